@@ -14,12 +14,13 @@ use tacit_sched::profile::Speedup;
 use tacit_sched::replay::Replay;
 use tacit_sched::{Config, Span};
 use tacit_sim::grids::{Grid, grid_a, grid_b, grid_c, print as print_grid, sensitivity};
+use tacit_sim::sweeps::{print as print_sweeps, sweeps};
 use tacit_sim::table2::{print as print_table2, table2};
 use tacit_sim::{Arrivals, Batches, Mix, ProfileFile, Run, RunFile, Scenario, SimError, Stock, Workload, parse_trace};
 
 /// Play workloads against the scheduler in virtual time
 #[derive(Debug, Args)]
-#[command(after_help = "Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs -o runs.json")]
+#[command(after_help = "Example: tacit simulate run --rate 1 --policy fcfs -o runs.json")]
 pub struct SimulateArgs {
     #[command(subcommand)]
     what: What,
@@ -29,7 +30,7 @@ pub struct SimulateArgs {
 enum What {
     /// Run one workload with one seed under one or several policies
     ///
-    /// Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs,priority -o runs.json
+    /// Example: tacit simulate run --rate 1 --policy fcfs,priority -o runs.json
     Run(Box<RunArgs>),
     /// Draw a run on one page: timeline, queues and figures
     ///
@@ -44,16 +45,20 @@ enum What {
     },
     /// Print the paper's Table 2 beside ours
     ///
-    /// Example: tacit simulate paper-table2 --profile shark.json
+    /// Example: tacit simulate paper-table2
     PaperTable2(GridArgs),
+    /// Vary batches, threads and ageing under the paper's algorithm, as its section 6 does
+    ///
+    /// Example: tacit simulate paper-sweeps --seeds 5
+    PaperSweeps(GridArgs),
     /// Run grids A, B, C and sensitivity with all policies, and check every requirement
     ///
-    /// Example: tacit simulate grids --profile shark.json --only A -o grids.json
+    /// Example: tacit simulate grids --only A -o grids.json
     Grids(GridArgs),
     /// Simulate several servers behind a front: the waits of clients, and the costs of a node that
     /// dies
     ///
-    /// Example: tacit simulate cluster --profile shark.json --nodes 1,4,16,64 --requests 1000000
+    /// Example: tacit simulate cluster --nodes 1,4,16,64 --requests 1000000
     Cluster(Box<cluster::ClusterArgs>),
     /// Run a replay file again; the command fails if the run differs from the recorded one
     ///
@@ -66,9 +71,9 @@ enum What {
 
 #[derive(Debug, Args)]
 struct GridArgs {
-    /// Profile file with measured job times
+    /// Profile file with measured job times [default: of the public SHARK code, shipped with tacit]
     #[arg(long, help_heading = "Input")]
-    profile: PathBuf,
+    profile: Option<PathBuf>,
     /// Number of seeds per cell
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     #[arg(help_heading = "Limits")]
@@ -93,9 +98,9 @@ impl GridArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Profile file with measured job times
+    /// Profile file with measured job times [default: of the public SHARK code, shipped with tacit]
     #[arg(long, help_heading = "Input")]
-    profile: PathBuf,
+    profile: Option<PathBuf>,
     /// Workload: `swiftsnni-mixed` or `swiftsnni-light`
     #[arg(long, default_value = "swiftsnni-mixed", help_heading = "Input")]
     workload: String,
@@ -140,7 +145,8 @@ struct RunArgs {
     /// Seconds from a request to its timeout
     #[arg(long, help_heading = "Limits")]
     timeout: Option<f64>,
-    /// Policies: fcfs, priority[:BETA], sequential, srt, adaptive, each with optional
+    /// Policies: fcfs, priority[:BETA], sequential, srt, adaptive; as the paper prints them
+    /// ss26:fcfs, ss26:priority[:BETA], with optional +exclusive; each with optional
     /// +fair[:STRENGTH]
     #[arg(long, value_delimiter = ',', default_value = "priority", help_heading = "Server")]
     policy: Vec<String>,
@@ -190,8 +196,12 @@ pub fn run(args: &SimulateArgs, as_json: bool) -> Result<()> {
         What::Run(args) => run_one(args, as_json),
         What::Report { file, output } => report::page(file, output.as_deref()),
         What::PaperTable2(args) => {
-            let rows = table2(&profile(&args.profile)?, &args.range(), 48)?;
+            let rows = table2(&profile(args.profile.as_deref())?, &args.range(), 48)?;
             deliver(args.output.as_deref(), as_json, &rows, &print_table2(&rows))
+        }
+        What::PaperSweeps(args) => {
+            let rows = sweeps(&profile(args.profile.as_deref())?, &args.range())?;
+            deliver(args.output.as_deref(), as_json, &rows, &print_sweeps(&rows))
         }
         What::Grids(args) => grids(args, as_json),
         What::Cluster(args) => cluster::run(args, as_json),
@@ -207,8 +217,9 @@ fn read(path: &Path) -> Result<String> {
     tacit_cli::files::read_text(path)
 }
 
-fn profile(path: &Path) -> Result<ProfileFile> {
-    Ok(ProfileFile::parse(&read(path)?)?)
+/// Reads a profile file, or takes the shipped profile.
+fn profile(path: Option<&Path>) -> Result<ProfileFile> {
+    path.map_or_else(|| Ok(ProfileFile::shark()), |path| Ok(ProfileFile::parse(&read(path)?)?))
 }
 
 /// Writes the figures to a file, if one is named, and prints them as JSON or text.
@@ -224,7 +235,7 @@ fn deliver<T: serde::Serialize>(path: Option<&Path>, as_json: bool, value: &T, t
 }
 
 fn grids(args: &GridArgs, as_json: bool) -> Result<()> {
-    let profile = profile(&args.profile)?;
+    let profile = profile(args.profile.as_deref())?;
     type Make = fn(&ProfileFile, &Range<u64>) -> Result<Grid, SimError>;
     let makers: [(&str, Make); 4] = [("A", grid_a), ("B", grid_b), ("C", grid_c), ("S", sensitivity)];
     let mut grids = Vec::new();
@@ -360,7 +371,7 @@ fn row(file: &RunFile<'_>, run: &Run) -> String {
 }
 
 fn run_one(args: &RunArgs, as_json: bool) -> Result<()> {
-    let profile = profile(&args.profile)?;
+    let profile = profile(args.profile.as_deref())?;
     let mut runs: Vec<(Scenario, Run)> = Vec::new();
     for policy in &args.policy {
         let mut scenario = scenario(args, &profile, policy)?;

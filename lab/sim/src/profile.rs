@@ -39,6 +39,11 @@ impl JobPhase {
 }
 
 impl ProfileFile {
+    /// The profile of the public SHARK code, one thread a party, measured on a machine with two cores.
+    pub fn shark() -> Self {
+        Self::parse(include_str!("../profiles/shark-1thread.json")).expect("the shipped profile has been tested")
+    }
+
     /// Reads a profile file's text.
     ///
     /// # Errors

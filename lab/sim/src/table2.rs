@@ -63,8 +63,12 @@ pub struct Row {
     pub speedup: f64,
 }
 
-/// Runs the grid of Table 2 and, beside the paper's policies, `adaptive` in the same setting (one
-/// thread a job, no pool).
+/// The algorithm of the paper with its policies: as printed, and with the model-batch exclusivity of
+/// its section 6.
+const VARIANTS: [&str; 2] = ["", "+exclusive"];
+
+/// Runs the grid of Table 2 by the paper's algorithm and, in the same setting (one thread a job, no
+/// pool), by the policies of this project, which have no figures in the paper.
 ///
 /// # Errors
 /// [`SimError::UnknownModel`] for a profile that lacks a model.
@@ -72,20 +76,17 @@ pub fn table2(profile: &ProfileFile, seeds: &Range<u64>, cores: u32) -> Result<V
     let mut rows = Vec::new();
     for workload in ["mixed", "light"] {
         let mut sequential = None;
-        let mut lines: Vec<(&str, f64, [f64; 6])> =
-            PAPER.iter().filter(|p| p.workload == workload).map(|p| (p.policy, p.rate, p.figures)).collect();
-        lines.extend([0.25, 0.5, 1.0].map(|rate| ("adaptive", rate, [NONE; 6])));
-        for (policy, rate, paper) in lines {
+        for (policy, rate, paper) in lines(workload) {
             let cell = |notices: f64| {
                 let load = Workload::paper(&format!("swiftsnni-{workload}"), rate, notices)?;
                 let scenario = Scenario::new(profile, policy.parse::<PolicySpec>()?, cores, load)?;
-                Cell::measure(policy, &scenario, seeds)
+                Cell::measure(&policy, &scenario, seeds)
             };
             let (plain, announced) = (cell(0.0)?, cell(0.25)?);
             let baseline = *sequential.get_or_insert(plain.makespan.mean);
             rows.push(Row {
                 workload: workload.into(),
-                policy: policy.into(),
+                policy,
                 rate,
                 paper: paper.map(|x| Some(x).filter(|x| !x.is_nan())),
                 speedup: baseline / plain.makespan.mean,
@@ -95,6 +96,21 @@ pub fn table2(profile: &ProfileFile, seeds: &Range<u64>, cores: u32) -> Result<V
         }
     }
     Ok(rows)
+}
+
+/// Policy, rate and the paper's figures of each row of a workload.
+fn lines(workload: &str) -> Vec<(String, f64, [f64; 6])> {
+    let paper = || PAPER.iter().filter(|p| p.workload == workload);
+    let mut lines: Vec<_> =
+        paper().filter(|p| p.policy == "sequential").map(|p| (p.policy.to_owned(), p.rate, p.figures)).collect();
+    for variant in VARIANTS {
+        let rows = paper().filter(|p| p.policy != "sequential");
+        lines.extend(rows.map(|p| (format!("ss26:{}{variant}", p.policy), p.rate, p.figures)));
+    }
+    for policy in ["fcfs", "priority", "adaptive"] {
+        lines.extend([0.25, 0.5, 1.0].map(|rate| (policy.to_owned(), rate, [NONE; 6])));
+    }
+    lines
 }
 
 /// The comparison as a Markdown table: paper / simulated in each column, with the simulated 95 %

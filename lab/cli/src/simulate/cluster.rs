@@ -11,9 +11,9 @@ use tacit_sim::{Arrivals, ClusterSpec, ClusterSummary, Death, Mix, Placement, Sc
 /// Simulate clusters of like nodes, with the placement of `tacit cluster`
 #[derive(Debug, clap::Args)]
 pub struct ClusterArgs {
-    /// Profile file with measured job times
+    /// Profile file with measured job times [default: of the public SHARK code, shipped with tacit]
     #[arg(long, help_heading = "Input")]
-    profile: PathBuf,
+    profile: Option<PathBuf>,
     /// Workload: `swiftsnni-mixed`, `swiftsnni-light`, or models with their shares: m1:9,hinet:1
     #[arg(long, default_value = "swiftsnni-light", help_heading = "Input")]
     workload: String,
@@ -101,7 +101,7 @@ fn model_share(part: &str) -> Result<(String, u32)> {
 }
 
 pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
-    let profile = profile(&args.profile)?;
+    let profile = profile(args.profile.as_deref())?;
     let policy: PolicySpec = args.policy.parse()?;
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
