@@ -79,7 +79,7 @@ fn mixed_workload(rate: f64) -> Result<Workload, SimError> {
 /// Simulates these seeds.
 fn measure(sweep: &str, value: u32, scenario: &Scenario, seeds: &Range<u64>) -> Result<Row, SimError> {
     let summaries: Result<Vec<Summary>, SimError> =
-        seeds.clone().map(|seed| Ok(Summary::of(&scenario.run(seed)?, scenario))).collect();
+        seeds.clone().map(|seed| Ok(Summary::from_run(&scenario.run(seed)?, scenario))).collect();
     let summaries = summaries?;
     let over = |figure: fn(&Summary) -> f64| Interval::of(&summaries.iter().map(figure).collect::<Vec<_>>());
     Ok(Row {
