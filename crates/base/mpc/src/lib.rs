@@ -61,13 +61,4 @@ pub(crate) fn packed_bytes(n: usize, widths: &[u32]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn roles_have_their_own_values() {
-        let sides = Role::each(|role| role == Role::Server);
-        assert_eq!([Role::Client, Role::Server].map(|role| *role.value_of(&sides)), [false, true]);
-        assert_eq!(sides.map(u8::from), Sides { client: 0, server: 1 });
-    }
-}
+mod tests;

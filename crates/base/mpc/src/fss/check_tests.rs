@@ -10,14 +10,14 @@ use super::tree_hash::{Place, TreeHash};
 use crate::{MpcError, Role};
 use tacit_arith::bits::Bits;
 use tacit_arith::block::Block;
-use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_arith::prg::{Prg, PublicSeed};
 use zeroize::Zeroizing;
 
 const PLACE: Place = Place { batch: 0, group: 0 };
 const SESSION: [u8; 32] = [7; 32];
 
 fn prg(seed: u64) -> Prg {
-    Prg::from_seed(Seed([5; 16])).fork(seed)
+    crate::tests::prg(5).fork(seed)
 }
 
 fn hash() -> TreeHash {
@@ -30,8 +30,7 @@ fn random(seed: u64, n: usize) -> Vec<Block> {
     out
 }
 
-/// Whether the check of the first party's tags against the second's passes, for the bits that each
-/// party opened.
+/// Whether the check of both parties' tags passes, for the bits that each opened.
 fn passes(shares: &[DeltaShare; 2], tags: [&[Block]; 2], opened: [&Bits; 2]) -> bool {
     let [client, server] = [(0, Role::Client), (1, Role::Server)].map(|(i, role)| {
         let mut check = BitCheck::new(role, &SESSION, &shares[i]);
@@ -39,8 +38,9 @@ fn passes(shares: &[DeltaShare; 2], tags: [&[Block]; 2], opened: [&Bits; 2]) -> 
         check.finish()
     });
     let accepted = client.accept(&server.own).is_ok();
-    assert_eq!(accepted, server.accept(&client.own).is_ok(), "both see the same");
-    assert!(client.own != server.own, "a digest sent back is not the one expected");
+    assert_eq!(accepted, server.accept(&client.own).is_ok());
+    // A digest that is sent back is refused.
+    assert!(client.own != server.own);
     assert!(matches!(client.accept(&client.own), Err(MpcError::Misbehaviour { .. })));
     accepted
 }
@@ -268,7 +268,7 @@ fn every_flipped_bit_of_an_opening_is_found() {
 /// and an answer that compensates wherever a subset holds an even number of wrong values. With
 /// small parameters it passes as often as claimed, with the real ones never.
 #[test]
-fn what_is_wrong_in_the_top_bit_cannot_be_made_up_for() {
+fn errors_in_the_top_bit_cannot_be_compensated() {
     let ring = Ring::new(8).unwrap();
     for trial in 0..300 {
         let mut batch = Batch::new(ring, &values(ring, 3, trial), trial);

@@ -11,7 +11,7 @@ use super::{GROUP, dpf};
 use tacit_arith::aes::CcrHash;
 use tacit_arith::bits::Bits;
 use tacit_arith::block::Block;
-use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_arith::prg::{Prg, PublicSeed};
 
 const GROUPS: usize = 8;
 const SAMPLES: usize = GROUPS * GROUP;
@@ -37,8 +37,7 @@ fn distance(a: &[u32; 256], b: &[u32; 256]) -> f64 {
     a.iter().zip(b).map(term).sum()
 }
 
-/// The largest distance between the views of two dealers, over all bytes of all columns and of all sums of
-/// two.
+/// The largest distance of two views, over all bytes of all columns and of all sums of two.
 fn worst(a: &View, b: &View) -> f64 {
     assert_eq!(a.len(), b.len());
     let mut worst = 0f64;
@@ -57,7 +56,7 @@ fn worst(a: &View, b: &View) -> f64 {
 const LIMIT: f64 = 255.0 + 7.5 * 22.6;
 
 fn prg(seed: u8, domain: u64) -> Prg {
-    Prg::from_seed(Seed([seed; 16])).fork(domain)
+    crate::tests::prg(seed).fork(domain)
 }
 
 /// How a faulty dealer changes the correction words of a level.

@@ -3,17 +3,14 @@ use super::delta::{Delta, bits};
 use super::table::{self, Table};
 use super::tree_hash::{Place, TreeHash};
 use super::{Bound, GROUP, dpf};
+use crate::tests::{prg, random, with_all_shares};
 use crate::{MpcError, Role};
 use proptest::prelude::*;
 use tacit_arith::bits::Bits;
 use tacit_arith::block::Block;
-use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_arith::prg::PublicSeed;
 
 const PLACE: Place = Place { batch: 3, group: 5 };
-
-fn prg(seed: u8) -> Prg {
-    Prg::from_seed(Seed([seed; 16]))
-}
 
 fn hash() -> TreeHash {
     TreeHash::new(PublicSeed::from_bytes([1; 16]))
@@ -55,11 +52,6 @@ fn check_compare(shape: Shape, low: u32, alphas: &[u64], points: &[u64]) {
     }
 }
 
-/// Pairs each of `n` numbers with each.
-fn pairs(n: u64) -> (Vec<u64>, Vec<u64>) {
-    (0..n * n).map(|i| (i / n, i % n)).unzip()
-}
-
 /// Pairs around each other, around powers of two and the block edges of 128 bits, and random ones.
 fn edges(bits: u32, seed: u8, n: usize) -> (Vec<u64>, Vec<u64>) {
     let mut prg = prg(seed);
@@ -83,7 +75,7 @@ fn edges(bits: u32, seed: u8, n: usize) -> (Vec<u64>, Vec<u64>) {
 #[test]
 fn comparisons_are_exact_for_all_pairs_of_up_to_eight_bits() {
     for bits in 1..=8 {
-        let (alphas, points) = pairs(1 << bits);
+        let (alphas, points) = with_all_shares(0..1 << bits, bits);
         for top in 0..=bits.min(if bits < 6 { compare::MAX_TOP } else { 3 }) {
             check_compare(Shape::new(bits).unwrap().with_top(top).unwrap(), 0, &alphas, &points);
         }
@@ -100,7 +92,7 @@ fn comparisons_are_exact_at_edges_and_at_random_up_to_all_widths() {
 }
 
 #[test]
-fn dropped_low_bits_and_bits_above_the_compared_ones_do_not_count() {
+fn comparisons_ignore_dropped_low_bits_and_bits_above() {
     for (bits, low) in [(5, 3), (12, 8), (24, 40), (1, 63)] {
         let (alphas, points) = edges(64, bits as u8, 60);
         check_compare(Shape::new(bits).unwrap().above(low).unwrap(), low, &alphas, &points);
@@ -108,7 +100,7 @@ fn dropped_low_bits_and_bits_above_the_compared_ones_do_not_count() {
 }
 
 #[test]
-fn batches_may_be_cut_at_groups() {
+fn batches_cut_at_groups_give_the_same_shares() {
     let shape = Shape::new(11).unwrap();
     let (alphas, points) = edges(11, 4, 200);
     let delta = Delta::draw(&mut prg(2));
@@ -200,7 +192,7 @@ fn check_dpf(bits: u32, alphas: &[u64], points: &[u64]) {
 #[test]
 fn early_ended_comparisons_are_exact() {
     for bits in 0..=8 {
-        let (alphas, points) = pairs(1 << bits);
+        let (alphas, points) = with_all_shares(0..1 << bits, bits);
         check_dpf(bits, &alphas, &points);
     }
     for bits in [9, 10, 14, 15, 23, 24, 33, 40, 64] {
@@ -209,9 +201,9 @@ fn early_ended_comparisons_are_exact() {
     }
 }
 
-/// One key at many thresholds: a staircase of the masked value.
+/// A staircase of the masked value.
 #[test]
-fn a_key_serves_many_thresholds() {
+fn one_key_serves_many_thresholds() {
     let (bits, mask) = (12, 4095u64);
     let alphas: Vec<u64> = (0..300).map(|i| (i * 1237) & mask).collect();
     let keys = deal_dpf(dpf::Shape::new(bits).unwrap(), &alphas);
@@ -278,9 +270,7 @@ fn one_hot_vectors_with_tags_are_delta_at_alpha() {
 fn look_ups_give_the_entry_of_the_unmasked_input() {
     for (bits, out_bits) in [(1u32, 1u32), (4, 3), (7, 24), (9, 17), (5, 64)] {
         let mask = crate::low_mask(bits);
-        let mut entries = vec![0; 1 << bits];
-        prg(4).fill_u64(&mut entries);
-        entries.iter_mut().for_each(|e| *e &= crate::low_mask(out_bits));
+        let entries = random(&mut prg(4), 1 << bits, out_bits);
         let function = Table::new(bits, out_bits, entries.clone()).unwrap();
         assert_eq!((function.bits(), function.out_bits()), (bits, out_bits));
         let alphas: Vec<u64> = (0..1u64 << bits).map(|i| i.wrapping_mul(0x9e3779b9) & mask).collect();
@@ -306,9 +296,8 @@ fn look_ups_give_the_entry_of_the_unmasked_input() {
 proptest! {
     #[test]
     fn both_kinds_agree_with_plain_comparison(bits in 1u32..=40, seed: u8, n in 0usize..300) {
-        let mut prg = prg(seed);
-        let mut draw = || (0..n).map(|_| prg.next_u64() & crate::low_mask(bits)).collect::<Vec<_>>();
-        let (alphas, points) = (draw(), draw());
+        let mut stream = prg(seed);
+        let [alphas, points] = [0; 2].map(|_| random(&mut stream, n, bits));
         check_compare(Shape::new(bits).unwrap(), 0, &alphas, &points);
         check_dpf(bits, &alphas, &points);
     }

@@ -1,30 +1,45 @@
 //! Gates between two parties against the plain computation, with bytes and exchanges counted.
 
 use proptest::prelude::*;
-use tacit_net::Phase;
+use tacit_net::{Phase, Sides};
 
 use super::*;
 use crate::session::run_sessions;
+use crate::tests::{add, assert_sent, signed, subtract};
 
-/// Runs gates on `values` and returns (result per value list, bytes up, bytes down, rounds at
-/// client) of the online phase.
+/// The online phase of a batch.
 struct Run {
     results: Vec<Vec<u64>>,
-    sent: [u64; 2],
+    sent: Sides<u64>,
     server_rounds: u64,
 }
 
+/// The shares of client and server.
 fn split(values: &[u64], width: u32, seed: u64) -> (Vec<u64>, Vec<u64>) {
     let mut state = seed;
-    let client: Vec<u64> = values
-        .iter()
-        .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 13) & low_mask(width)
-        })
-        .collect();
-    let server = values.iter().zip(&client).map(|(v, c)| v.wrapping_sub(*c) & low_mask(width)).collect();
+    let client = values.iter().map(|_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 13) & low_mask(width)
+    });
+    let client: Vec<u64> = client.collect();
+    let server = subtract(values, &client, width);
     (client, server)
+}
+
+/// Writes material and reads it back.
+fn store<T>(
+    size: usize,
+    write: impl FnOnce(&mut Writer),
+    read: impl FnOnce(&mut Reader<'_>) -> Result<T, MpcError>,
+) -> T {
+    let mut bytes = Writer::default();
+    write(&mut bytes);
+    let bytes = bytes.finish();
+    assert_eq!(bytes.len(), size);
+    let mut reader = Reader::new(&bytes);
+    let material = read(&mut reader).expect("material");
+    reader.finish().expect("material is read whole");
+    material
 }
 
 fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: &[Vec<u64>], seed: u64) -> Run {
@@ -44,47 +59,49 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
     // A value widened after the gate ends in a wider ring.
     let ends: Vec<u32> = spec.grow.map_or_else(|| widths.clone(), |grow| vec![grow.width + grow.extra]);
     let targets: Vec<Vec<u64>> = ends.iter().map(|&w| split(tested, w, seed ^ 0xabc).0).collect();
-    let want_targets = targets.clone();
     let (client, server) = run_sessions(
         seed,
-        move |s, mut ots| {
+        |s, mut ots| {
             s.channel.set_phase(Phase::Offline);
             let gate = ClientGate::offline(spec, &tested_c, &slices(&values_c), &slices(&targets), s, &mut ots);
             let gate = gate.expect("client offline");
-            let mut bytes = Writer::default();
-            gate.write(&mut bytes);
-            let bytes = bytes.finish();
-            assert_eq!(bytes.len(), spec.cost().client_material);
-            let mut reader = Reader::new(&bytes);
-            let gate = ClientGate::read(spec, &mut reader).expect("client material");
-            reader.finish().expect("client material is read whole");
+            let gate = store(spec.cost().client_material, |out| gate.write(out), |from| ClientGate::read(spec, from));
             s.channel.set_phase(Phase::Online);
-            let lists = [&values_c, &bases_c, &targets].map(|lists| slices(lists));
-            gate.online(spec, &tested_c, &lists[0], &lists[1], &lists[2], s).expect("client online");
+            let [values, bases, targets] = [&values_c, &bases_c, &targets].map(|lists| slices(lists));
+            gate.online(spec, &tested_c, &values, &bases, &targets, s).expect("client online");
             s.channel.flush().expect("flush");
             s.channel.traffic(Phase::Online)
         },
-        move |s, mut ots| {
+        |s, mut ots| {
             s.channel.set_phase(Phase::Offline);
             let gate = ServerGate::offline(spec, s, &mut ots).expect("server offline");
-            let mut bytes = Writer::default();
-            gate.write(&mut bytes);
-            let bytes = bytes.finish();
-            assert_eq!(bytes.len(), spec.cost().server_material);
-            let mut reader = Reader::new(&bytes);
-            let gate = ServerGate::read(spec, &mut reader).expect("server material");
-            reader.finish().expect("server material is read whole");
+            let gate = store(spec.cost().server_material, |out| gate.write(out), |from| ServerGate::read(spec, from));
             s.channel.set_phase(Phase::Online);
-            (
-                gate.online(spec, &tested_s, &slices(&values_s), &slices(&bases_s), s).expect("server online"),
-                s.channel.traffic(Phase::Online),
-            )
+            let shares = gate.online(spec, &tested_s, &slices(&values_s), &slices(&bases_s), s).expect("server online");
+            (shares, s.channel.traffic(Phase::Online))
         },
     );
-    let results = server.0.iter().zip(&want_targets).zip(&ends);
-    let results =
-        results.map(|((s, c), &w)| s.iter().zip(c).map(|(a, b)| a.wrapping_add(*b) & low_mask(w)).collect()).collect();
-    Run { results, sent: [client.sent, server.1.sent], server_rounds: server.1.rounds }
+    let results = server.0.iter().zip(&targets).zip(&ends).map(|((s, c), &w)| add(s, c, w)).collect();
+    let sent = Sides { client: client.sent, server: server.1.sent };
+    Run { results, sent, server_rounds: server.1.rounds }
+}
+
+impl Run {
+    fn assert_cost(&self, cost: &GateCost) {
+        assert_sent(self.sent.client, cost.online_up, 25);
+        assert_sent(self.sent.server, cost.online_down, 25);
+    }
+}
+
+/// Signed values in a ring of `width` bits.
+fn in_ring(values: &[i64], width: u32) -> Vec<u64> {
+    values.iter().map(|&v| v as u64 & low_mask(width)).collect()
+}
+
+/// What the ReLU makes of `plain`.
+fn relu(spec: &GateSpec, width: u32, plain: &[i64], seed: u64) -> Vec<u64> {
+    let tested = in_ring(plain, width);
+    run(spec, width, &tested, std::slice::from_ref(&tested), &[], seed).results.remove(0)
 }
 
 /// 0 to 3 stand for direct leaves of 1 to 4 bits, 4 to 7 for masked ones, and others for digits by weight.
@@ -102,10 +119,6 @@ fn place(late: bool) -> Widening {
     if late { Widening::Behind } else { Widening::OnTheWay }
 }
 
-fn signed(v: u64, width: u32) -> i64 {
-    ((v << (64 - width)) as i64) >> (64 - width)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -119,11 +132,9 @@ proptest! {
             3 => -1,
             _ => (i.wrapping_mul(seed as i64 | 1) >> 7) % bound,
         }).collect();
-        let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
         let spec = GateSpec::widening(n, width, 0, leaves(kind), width + extra, place(late));
-        let actual = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
         let expected: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
-        prop_assert_eq!(&actual.results[0], &expected);
+        prop_assert_eq!(relu(&spec, width, &plain, seed >> 8), expected);
     }
 
     #[test]
@@ -131,15 +142,12 @@ proptest! {
         let bound = 1i64 << (width - 2);
         let value = |i: usize, salt: u64| ((i as u64 + 1).wrapping_mul(seed ^ salt) as i64 >> 9) % bound;
         let (a, b): (Vec<i64>, Vec<i64>) = (0..n).map(|i| (value(i, 0), if i % 5 == 0 { value(i, 0) } else { value(i, 7) })).unzip();
-        let ring = |v: &[i64]| -> Vec<u64> { v.iter().map(|&v| v as u64 & low_mask(width)).collect() };
-        let difference: Vec<i64> = a.iter().zip(&b).map(|(a, b)| a - b).collect();
-        let positions: Vec<u64> = (0..n as u64).collect();
+        let difference: Vec<u64> = a.iter().zip(&b).map(|(a, b)| (a - b) as u64 & low_mask(width)).collect();
         let spec = GateSpec::new(n, width, 0, leaves(kind), vec![width, 20]);
-        let lists = [ring(&difference), positions.clone()];
-        let bases = [ring(&b), vec![3; n]];
+        let lists = [difference.clone(), (0..n as u64).collect()];
         // The tested value is shared anew, so the multiplied difference need not have the same
         // shares.
-        let actual = run(&spec, width, &ring(&difference), &lists, &bases, seed >> 8);
+        let actual = run(&spec, width, &difference, &lists, &[in_ring(&b, width), vec![3; n]], seed >> 8);
         for i in 0..n {
             prop_assert_eq!(signed(actual.results[0][i], width), a[i].max(b[i]));
             prop_assert_eq!(actual.results[1][i], if a[i] >= b[i] { 3 + i as u64 } else { 3 });
@@ -150,10 +158,8 @@ proptest! {
     fn dropped_bits_only_underestimate(width in 12u32..26, drop in 1u32..8, seed in any::<u64>()) {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (-200i64..200).map(|i| if i % 3 == 0 { i } else { (i.wrapping_mul(seed as i64 | 1) >> 5) % bound }).collect();
-        let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
         let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked(3), width + 5, place(seed % 2 == 0));
-        let actual = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
-        for (&v, &z) in plain.iter().zip(&actual.results[0]) {
+        for (&v, &z) in plain.iter().zip(&relu(&spec, width, &plain, seed >> 8)) {
             let may_vanish = v >= 0 && v < 1 << drop;
             prop_assert!(z == v.max(0) as u64 || (may_vanish && z == 0), "{} became {}", v, z);
         }
@@ -165,19 +171,16 @@ fn subtracting_is_exact_for_all_shares_of_small_rings() {
     for kind in 0..KINDS {
         let (width, result_width) = (4, 7);
         let plain: Vec<i64> = (0..4000).map(|i| i % 16 - 8).collect();
-        let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
         let bases: Vec<u64> = (0..4000).map(|i| i & low_mask(result_width)).collect();
         let spec = GateSpec::subtracting(plain.len(), width, leaves(kind), result_width);
-        let actual = run(&spec, width, &tested, &[], std::slice::from_ref(&bases), 5);
+        let actual = run(&spec, width, &in_ring(&plain, width), &[], std::slice::from_ref(&bases), 5);
         let expected =
             plain.iter().zip(&bases).map(|(&y, b)| b.wrapping_sub(u64::from(y >= 0)) & low_mask(result_width));
         assert_eq!(actual.results[0], expected.collect::<Vec<u64>>(), "{:?}", leaves(kind));
         let (cost, relu_cost) = (spec.cost(), GateSpec::new(4000, width, 0, leaves(kind), vec![result_width]).cost());
         assert_eq!((cost.online_up, cost.online_down), (relu_cost.online_up, relu_cost.online_down - 4000 * 7 / 8));
         assert_eq!((cost.client_rots, cost.server_rots), (relu_cost.client_rots, relu_cost.server_rots - 4000));
-        let [up, down] = actual.sent.map(|bytes| bytes as usize);
-        assert!((cost.online_up..cost.online_up + 400).contains(&up), "{up} sent up, {} stated", cost.online_up);
-        assert!((cost.online_down..cost.online_down + 400).contains(&down), "{down} down, {} stated", cost.online_down);
+        actual.assert_cost(&cost);
     }
 }
 
@@ -188,15 +191,13 @@ fn relu_is_exact_for_all_shares_of_small_rings() {
     for (width, extra, kind) in (0..KINDS).flat_map(|kind| [(4u32, 1u32, kind), (4, 3, kind), (5, 2, kind)]) {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (0..4000).map(|i| i % (2 * bound - 1) - (bound - 1)).collect();
-        let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let (shares, _) = split(&tested, width, 5);
+        let (shares, _) = split(&in_ring(&plain, width), width, 5);
         let met: std::collections::HashSet<(i64, u64)> = plain.iter().copied().zip(shares).collect();
         assert_eq!(met.len() as i64, (2 * bound - 1) << width);
         let expected: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
         for late in [false, true] {
             let spec = GateSpec::widening(plain.len(), width, 0, leaves(kind), width + extra, place(late));
-            let actual = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 5);
-            assert_eq!(actual.results[0], expected, "{width} + {extra} bits, {:?}", leaves(kind));
+            assert_eq!(relu(&spec, width, &plain, 5), expected, "{width} + {extra} bits, {:?}", leaves(kind));
         }
     }
 }
@@ -214,13 +215,7 @@ fn online_bytes_are_as_stated() {
         let actual = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 3);
         let cost = spec.cost();
         assert_eq!(actual.server_rounds as usize, cost.exchanges);
-        let [up, down] = actual.sent.map(|b| b as usize);
-        assert!(up >= cost.online_up && up < cost.online_up + 400, "{up} sent up, {} stated", cost.online_up);
-        assert!(
-            down >= cost.online_down && down < cost.online_down + 400,
-            "{down} sent down, {} stated",
-            cost.online_down
-        );
+        actual.assert_cost(&cost);
     }
 }
 
@@ -267,7 +262,7 @@ fn truncated_material_is_an_error() {
     let bytes = vec![0u8; 10_000];
     let mut reader = Reader::new(&bytes);
     assert!(ServerGate::read(&spec, &mut reader).is_ok());
-    assert!(reader.finish().is_err(), "left-over bytes must be refused");
+    assert!(reader.finish().is_err());
     for cut in [0, 1, 7, 100] {
         assert!(ServerGate::read(&spec, &mut Reader::new(&bytes[..cut])).is_err());
         assert!(ClientGate::read(&spec, &mut Reader::new(&bytes[..cut])).is_err());
@@ -276,25 +271,19 @@ fn truncated_material_is_an_error() {
 
 #[test]
 fn strings_that_one_word_cannot_mask_are_refused() {
-    let refused = |spec: GateSpec, y: Vec<u64>| {
-        let other = spec.clone();
-        let values = vec![y.clone(); spec.mux.widths.len()];
-        run_sessions(
+    let y = [1, 2, 3];
+    for spec in [
+        GateSpec::widening(3, 15, 0, Leaves::Masked(3), 40, Widening::OnTheWay),
+        GateSpec::new(3, 25, 0, Leaves::Masked(3), vec![25, 40]),
+    ] {
+        let values = vec![&y[..]; spec.mux.widths.len()];
+        let (client, server) = run_sessions(
             5,
-            move |s, mut ots| {
-                matches!(
-                    ClientGate::offline(&spec, &y, &slices(&values), &[], s, &mut ots),
-                    Err(MpcError::OutOfRange { got: 65, .. })
-                )
-            },
-            move |s, mut ots| {
-                matches!(ServerGate::offline(&other, s, &mut ots), Err(MpcError::OutOfRange { got: 65, .. }))
-            },
-        )
-    };
-    assert_eq!(
-        refused(GateSpec::widening(3, 15, 0, Leaves::Masked(3), 40, Widening::OnTheWay), vec![1, 2, 3]),
-        (true, true)
-    );
-    assert_eq!(refused(GateSpec::new(3, 25, 0, Leaves::Masked(3), vec![25, 40]), vec![1, 2, 3]), (true, true));
+            |s, mut ots| ClientGate::offline(&spec, &y, &values, &[], s, &mut ots).err(),
+            |s, mut ots| ServerGate::offline(&spec, s, &mut ots).err(),
+        );
+        for error in [client, server] {
+            assert!(matches!(error, Some(MpcError::OutOfRange { got: 65, .. })), "{spec:?}: {error:?}");
+        }
+    }
 }

@@ -1,37 +1,29 @@
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::Prg;
 use tacit_net::Sides;
 
 use super::super::{BLOCK, DealtHalf};
 use super::{Lines, LookUp, client_look_up, deal_look_up, server_look_up};
 use crate::low_mask;
 use crate::session::run_sessions;
-
-fn prg(seed: u8) -> Prg {
-    Prg::from_seed(Seed([seed; 16]))
-}
+use crate::tests::{
+    add, assert_sent, assert_uniform, bit_frequencies, collect, prg, random, spread, subtract, with_all_shares,
+};
 
 fn deal_material(spec: &LookUp, c: &[u64], streams: Sides<&Prg>) -> Vec<u8> {
-    let mut out = Vec::new();
-    let Ok(()) = deal_look_up::<std::convert::Infallible>(spec, c, streams, &mut |bytes| {
-        out.extend_from_slice(bytes);
-        Ok(())
-    });
-    out
+    collect(|sink| deal_look_up(spec, c, streams, sink))
 }
 
 /// Looks `x` up with the client's shares `c`, and compares material and traffic with the stated
 /// cost.
 fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
-    let (bits, width) = (spec.index_bits(), spec.width());
     let (client, server) = (prg(3), prg(4));
     let streams = Sides { client: &client, server: &server };
     let material = deal_material(spec, c, streams);
     let cost = spec.cost();
     assert_eq!(material.len(), cost.material);
     assert!(material == deal_material(spec, c, streams), "dealing is deterministic");
-    let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c) & low_mask(bits)).collect();
-    let target: Vec<u64> =
-        (0..x.len() as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(width)).collect();
+    let s = subtract(x, c, spec.index_bits());
+    let target = spread(x.len(), spec.width());
     let (traffic, (shares, answered)) = run_sessions(
         1,
         |session, _| {
@@ -40,19 +32,16 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
             session.channel.total_traffic()
         },
         |session, _| {
-            assert!(
-                server_look_up(spec, &s, DealtHalf { prg: &server, bytes: &material[1..] }, session).is_err(),
-                "cut off"
-            );
-            let shares =
-                server_look_up(spec, &s, DealtHalf { prg: &server, bytes: &material }, session).expect("the server");
+            let cut = DealtHalf { prg: &server, bytes: &material[1..] };
+            assert!(server_look_up(spec, &s, cut, session).is_err());
+            let half = DealtHalf { prg: &server, bytes: &material };
+            let shares = server_look_up(spec, &s, half, session).expect("the server");
             (shares, session.channel.total_traffic())
         },
     );
-    for (traffic, stated) in [(traffic.sent, cost.up), (answered.sent, cost.down)] {
-        assert!((stated as u64..=stated as u64 + 8 * 16).contains(&traffic), "{traffic} sent, {stated} stated");
-    }
-    shares.iter().zip(&target).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect()
+    assert_sent(traffic.sent, cost.up, 8);
+    assert_sent(answered.sent, cost.down, 8);
+    add(&shares, &target, spec.width())
 }
 
 fn table(bits: u32, span: i64) -> Vec<i64> {
@@ -67,10 +56,9 @@ fn check(width: u32, table: &[i64], x: &[u64], c: &[u64]) {
 }
 
 #[test]
-fn every_index_and_share_of_small_tables() {
+fn looks_up_every_index_with_every_share_in_small_tables() {
     for bits in 1..=6u32 {
-        let size = 1u64 << bits;
-        let (x, c): (Vec<u64>, Vec<u64>) = (0..size * size).map(|i| (i / size, i % size)).unzip();
+        let (x, c) = with_all_shares(0..1 << bits, bits);
         for (width, span) in [(2, 4), (9, 300), (40, 1 << 39)] {
             check(width, &table(bits, span), &x, &c);
         }
@@ -81,16 +69,14 @@ fn every_index_and_share_of_small_tables() {
 }
 
 #[test]
-fn every_index_of_tables_of_either_kind() {
-    let mut random = prg(9);
+fn looks_up_every_index_with_one_hot_vectors_and_with_keys() {
+    let mut stream = prg(9);
     for bits in 7..=12u32 {
         let x: Vec<u64> = (0..1u64 << bits).chain([0, low_mask(bits)]).collect();
-        let c: Vec<u64> = x.iter().map(|_| random.next_u64() & low_mask(bits)).collect();
-        check(17, &table(bits, 60_000), &x, &c);
+        check(17, &table(bits, 60_000), &x, &random(&mut stream, x.len(), bits));
     }
     // Several blocks, the last one partial; the widest table.
-    let x: Vec<u64> = (0..BLOCK as u64 + 77).map(|_| random.next_u64() & 0xff).collect();
-    let c: Vec<u64> = x.iter().map(|_| random.next_u64() & 0xff).collect();
+    let [x, c] = [0; 2].map(|_| random(&mut stream, BLOCK + 77, 8));
     check(20, &table(8, 60_000), &x, &c);
     check(30, &table(16, 1 << 29), &[0, 5, 65_535, 32_768], &[9, 65_535, 1, 32_768]);
     check(30, &table(16, 1 << 29), &[], &[]);
@@ -123,12 +109,13 @@ fn by_lines(x: u64, entries: &[i64], lines: Lines<'_>, width: u32) -> [u64; 2] {
 /// Covers all numbers and shares of small rings, and some of large ones. Requires that the next
 /// piece's line gives more than a tenth of the results.
 #[test]
-fn every_number_and_share_by_pieces_of_lines() {
+fn looks_up_every_number_and_share_by_pieces_of_lines() {
     for (bits, low, width) in [(1, 1, 12), (3, 1, 20), (2, 3, 13), (4, 3, 40), (6, 20, 37), (9, 7, 30)] {
         let (entries, _, lines) = lines(bits, low);
-        let size = 1u64 << (bits + low).min(7);
-        let stretch = |v: u64| v << (bits + low).saturating_sub(7) | v & low_mask((bits + low).saturating_sub(7));
-        let (x, c): (Vec<u64>, Vec<u64>) = (0..size * size).map(|i| (stretch(i / size), stretch(i % size))).unzip();
+        let excess_bits = (bits + low).saturating_sub(7);
+        let stretch = |v: u64| v << excess_bits | v & low_mask(excess_bits);
+        let (x, c) = with_all_shares(0..1 << (bits + low).min(7), (bits + low).min(7));
+        let [x, c] = [x, c].map(|list| list.into_iter().map(stretch).collect::<Vec<u64>>());
         let spec = LookUp::lines(x.len(), width, &entries, lines).unwrap();
         let mut above_count = 0;
         for (i, actual) in run(&spec, &x, &c).into_iter().enumerate() {
@@ -159,32 +146,23 @@ fn malformed_lines_are_rejected() {
     }
 }
 
-/// The server's half, with its own stream fixed, is independent of the client's share.
+/// With its own stream fixed, the server's half is independent of the client's share.
 #[test]
-fn the_servers_half_of_a_table_is_uniform_for_every_share() {
-    let mut seeds = prg(7);
+fn servers_half_of_a_table_is_uniform_for_every_share() {
+    let (mut seeds, server) = (prg(7), prg(8));
     let tables = [6u32, 8, 9].map(|bits| (bits, LookUp::new(16, 12, &table(bits, 200)).unwrap()));
     // Eight lines need no keys, so their material has no public seed: all its bits are tested.
     let (entries, _, lines) = lines(3, 6);
     let tables = tables.into_iter().chain([(3, LookUp::lines(16, 24, &entries, lines).unwrap())]);
     for (bits, spec) in tables {
         for c in [0, 1, low_mask(spec.index_bits()), 37] {
-            let (dealings, mut counts) = (400u32, Vec::new());
-            for _ in 0..dealings {
-                let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
-                let material = deal_material(&spec, &[c; 16], Sides { client: &client, server: &server });
-                counts.resize(8 * material.len(), 0u32);
-                for (i, byte) in material.iter().enumerate() {
-                    (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
-                }
-            }
-            let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
+            let frequencies = bit_frequencies(|| {
+                let client = Prg::from_seed(seeds.next_seed());
+                deal_material(&spec, &[c; 16], Sides { client: &client, server: &server })
+            });
             // Tables over 8 bits start with a 128-bit public seed from the server's stream, which is
             // fixed here: skip it.
-            for (i, count) in counts.into_iter().enumerate().skip(if bits > 8 { 128 } else { 0 }) {
-                let share = f64::from(count) / f64::from(dealings);
-                assert!((share - 0.5).abs() < limit, "bit {i} of {bits} bits with {c}: {share}");
-            }
+            assert_uniform(&frequencies[if bits > 8 { 128 } else { 0 }..], 0, (bits, c));
         }
     }
 }
@@ -193,19 +171,16 @@ fn the_servers_half_of_a_table_is_uniform_for_every_share() {
 /// generator for a known number would be a plaintext and ciphertext pair under the key of its
 /// masks.
 #[test]
-fn the_public_seed_of_a_table_is_no_block_under_the_key_of_the_servers_masks() {
+fn public_seed_of_a_table_is_no_block_under_the_key_of_the_servers_masks() {
     let spec = LookUp::new(16, 12, &table(9, 200)).unwrap();
     for seed in [4, 5] {
         let server = prg(seed);
         let material = deal_material(&spec, &[7; 16], Sides { client: &prg(3), server: &server });
         let public: [u8; 16] = material[..16].try_into().unwrap();
-        assert_ne!(
-            public,
-            server.fork(u64::MAX).seed().0,
-            "it is the key of a generator forked from that of the masks"
-        );
+        // Nor is it the key of a fork, or the next block of the stream.
+        assert_ne!(public, server.fork(u64::MAX).seed().0);
         let domains = (0..64).chain(u64::MAX - 63..=u64::MAX);
         assert!(domains.into_iter().all(|domain| server.fork(domain).seed().0 != public));
-        assert!(prg(seed).next_seed().0 != public, "nor does it come from the stream of the masks");
+        assert_ne!(public, prg(seed).next_seed().0);
     }
 }

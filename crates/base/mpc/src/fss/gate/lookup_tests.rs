@@ -1,36 +1,125 @@
 //! Look-ups with tags between two parties: every index, and every changed bit of messages and
 //! material.
 
-use super::shared_tests::{self, HASH, Results};
-use super::tests::Dealing;
+use super::tests::{Dealing, Results, count_failures, count_peer_failures, dealt_frequencies, flip, honest};
 use super::*;
 use crate::dealt::{DealtHalf, Lines, LookUp};
-use crate::fss::delta::Delta;
 use crate::fss::mac::ring::Key;
+use crate::tests::{add, assert_uniform, collect, prg, spread, subtract};
 use crate::{MpcError, low_mask};
-use std::convert::Infallible;
-use tacit_arith::prg::{Prg, PublicSeed, Seed};
 
 /// A table with negative entries.
 fn entries(bits: u32) -> Vec<i64> {
     (0..1i64 << bits).map(|i| (i * i * 7 + 3 * i) % 23 - 9).collect()
 }
 
-/// Every index with several shares of it.
-fn batch(bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
-    let (mask, copies) = (low_mask(bits), if bits < 6 { 1 << bits } else { 3 });
-    let (mut x, mut c) = (Vec::new(), Vec::new());
-    for value in 0..=mask {
-        x.extend(vec![value; copies as usize]);
-        c.extend((0..copies).map(|i: u64| i.wrapping_mul(0x9e37_79b9) & mask));
+/// Look-ups with the indices and the client's shares of them.
+struct Batch {
+    table: LookUp,
+    x: Vec<u64>,
+    c: Vec<u64>,
+}
+
+impl Batch {
+    /// Every index with several shares of it.
+    fn of_every_index(bits: u32, width: u32) -> Self {
+        let (mask, copies) = (low_mask(bits), if bits < 6 { 1 << bits } else { 3 });
+        let pairs = (0..=mask).flat_map(|x| (0..copies).map(move |i: u64| (x, i.wrapping_mul(0x9e37_79b9) & mask)));
+        let (x, c): (Vec<u64>, Vec<u64>) = pairs.unzip();
+        Self { table: LookUp::new(x.len(), width, &entries(bits)).unwrap(), x, c }
     }
-    (LookUp::new(x.len(), width, &entries(bits)).unwrap(), x, c)
+
+    /// Every number of a table of lines with several shares of it.
+    fn of_lines(width: u32) -> Self {
+        let x: Vec<u64> = (0..32 * 8u64).map(|i| i / 8).collect();
+        let c = (0..x.len() as u64).map(|i| (i.wrapping_mul(11) + i / 8) & 31).collect();
+        Self { table: LookUp::lines(x.len(), width, &entries(3), LINES).unwrap(), x, c }
+    }
+
+    /// `n` indices with shares of them.
+    fn of_many(n: usize, bits: u32, width: u32) -> Self {
+        let x = (0..n as u64).map(|i| (13 * i) & low_mask(bits)).collect();
+        Self { table: LookUp::new(n, width, &entries(bits)).unwrap(), x, c: spread(n, bits) }
+    }
+
+    /// Some of the indices, for look-ups in `table`.
+    fn select(&self, table: Result<LookUp, MpcError>, range: std::ops::Range<usize>) -> Self {
+        Self { table: table.unwrap(), x: self.x[range.clone()].to_vec(), c: self.c[range].to_vec() }
+    }
+
+    fn spec(&self, checked: Checked) -> FssLookUp {
+        FssLookUp::new(&self.table, checked).unwrap()
+    }
+
+    fn target(&self) -> Vec<u64> {
+        spread(self.x.len(), self.table.width())
+    }
+
+    fn expected(&self, bits: u32) -> Vec<u64> {
+        let entries = entries(bits);
+        self.x.iter().map(|x| entries[*x as usize] as u64 & low_mask(self.table.width())).collect()
+    }
+
+    /// Results in the clear, if only the client is checked.
+    fn run(&self, spoil: impl FnOnce(&mut [u8])) -> Result<Vec<u64>, MpcError> {
+        let (spec, dealing) = (self.spec(Checked::Client), Dealing::new(4, Checked::Client));
+        let (width, target) = (self.table.width(), self.target());
+        let (keys, streams) = dealing.keys();
+        let [mut corrections, material] = halves(&spec, &keys, &streams, &self.c, &target);
+        spoil(&mut corrections);
+        let s = subtract(&self.x, &self.c, 64);
+        let client = DealtHalf { prg: &dealing.client, bytes: &corrections };
+        let server = DealtHalf { prg: &dealing.server, bytes: &material };
+        let shares = dealing.run(
+            &[width],
+            &spec.cost(),
+            |session, transcript| client_look_up(&spec, keys.id, client, session, transcript),
+            |session, transcript| server_look_up(&spec, keys.id, &s, server, session, transcript),
+        )?;
+        Ok(add(&shares, &target, width))
+    }
+
+    /// Both parties' results if both are checked, with halves that `spoil` may change.
+    fn run_both(&self, spoil: impl FnOnce(&mut [Vec<u8>; 2])) -> Results {
+        let (spec, dealing) = (self.spec(Checked::Both), Dealing::new(6, Checked::Both));
+        let (keys, streams) = dealing.keys();
+        let mut halves = halves(&spec, &keys, &streams, &self.c, &self.target());
+        spoil(&mut halves);
+        let masked = subtract(&self.x, &self.c, 64);
+        dealing.run_both(&[self.table.width()], &halves, |half, session, transcript| {
+            Ok(vec![shared_look_up(&spec, keys.id, &masked, half, session, transcript)?])
+        })
+    }
+
+    /// Results in the clear if both are checked, the same at both parties.
+    fn shared_results(&self) -> Vec<u64> {
+        let [client_results, server_results] = honest(self.run_both(|_| {}));
+        assert_eq!(client_results, server_results);
+        add(&client_results[0], &self.target(), self.table.width())
+    }
+
+    /// Flips each `step`-th bit of the client's half, if only the client is checked; returns the number
+    /// of flips and of failed checks.
+    fn flip_corrections(&self, step: usize) -> (usize, usize) {
+        let bits = 8 * self.spec(Checked::Client).cost().client_material;
+        let expected = self.run(|_| {}).unwrap();
+        let run = |bit| self.run(|corrections| flip(corrections, bit));
+        (bits / step, count_failures((0..bits).step_by(step), &expected, run))
+    }
+
+    /// As [`Self::flip_corrections`], for each half if both are checked: more than half of the checks fail.
+    fn check_flipped_halves(&self) {
+        let cost = self.spec(Checked::Both).cost();
+        let expected = honest(self.run_both(|_| {}));
+        for (party, bytes, step) in [(0, cost.client_material, 11), (1, cost.server_material, 23)] {
+            let run = |bit| self.run_both(|halves| flip(&mut halves[party], bit));
+            let detected = count_peer_failures(party, (0..8 * bytes).step_by(step), &expected, run);
+            assert!(detected > 8 * bytes / step / 2, "party {party}: {detected} of {}", 8 * bytes / step);
+        }
+    }
 }
 
-fn targets(n: usize, width: u32) -> Vec<u64> {
-    (0..n as u64).map(|i| i.wrapping_mul(0x9e37_79b9) & low_mask(width)).collect()
-}
-
+/// The client's half and the server's.
 fn halves(
     spec: &FssLookUp,
     keys: &BatchKeys<'_>,
@@ -38,139 +127,48 @@ fn halves(
     c: &[u64],
     target: &[u64],
 ) -> [Vec<u8>; 2] {
-    let mut out = [Vec::new(), Vec::new()];
-    let mut sink = |bytes: &[u8], party: usize| {
-        out[party].extend_from_slice(bytes);
-        Ok::<_, Infallible>(())
-    };
-    let Ok(()) = deal_look_up_client(spec, keys, streams, c, &mut |bytes| sink(bytes, 0));
-    let Ok(()) = deal_look_up_server(spec, keys, streams, c, target, &mut |bytes| sink(bytes, 1));
-    assert_eq!([out[0].len(), out[1].len()], [spec.cost().client_material, spec.cost().server_material]);
-    out
-}
-
-/// Results in the clear, if only the client is checked.
-fn run(table: &LookUp, x: &[u64], c: &[u64], spoil: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u64>, MpcError> {
-    let (spec, dealing, width) = (FssLookUp::new(table, Checked::Client).unwrap(), Dealing::new(4), table.width());
-    let target = targets(x.len(), width);
-    let (keys, streams) = dealing.keys();
-    let [mut client_half, material] = halves(&spec, &keys, &streams, c, &target);
-    spoil(&mut client_half);
-    let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect();
-    let client = DealtHalf { prg: &dealing.client, bytes: &client_half };
-    let server = DealtHalf { prg: &dealing.server, bytes: &material };
-    let (traffic, shares) = dealing.run(
-        &[width],
-        |session, transcript| client_look_up(&spec, keys.id, client, session, transcript),
-        |session, transcript| server_look_up(&spec, keys.id, &s, server, session, transcript),
-    );
-    let shares = shares?;
-    let (cost, check) = (spec.cost(), CheckTranscript::bytes(1));
-    for (measured, stated) in
-        traffic.expect("the client").into_iter().zip([cost.up + check.client, cost.down + check.server])
-    {
-        assert!((stated as u64..=stated as u64 + 64 * 16).contains(&measured), "{measured} bytes, {stated} stated");
-    }
-    Ok(shares.iter().zip(&target).map(|(s, t)| s.wrapping_add(*t) & low_mask(width)).collect())
-}
-
-fn expected_entries(x: &[u64], bits: u32, width: u32) -> Vec<u64> {
-    let entries = entries(bits);
-    x.iter().map(|x| entries[*x as usize] as u64 & low_mask(width)).collect()
+    let halves = [
+        collect(|sink| deal_look_up_client(spec, keys, streams, c, sink)),
+        collect(|sink| deal_look_up_server(spec, keys, streams, c, target, sink)),
+    ];
+    assert_eq!(halves.each_ref().map(Vec::len), [spec.cost().client_material, spec.cost().server_material]);
+    halves
 }
 
 #[test]
-fn every_index_of_small_tables() {
+fn looks_up_every_index_of_small_tables() {
     for (bits, width) in [(1, 6), (2, 5), (3, 12), (5, 24), (8, 37), (12, 16)] {
-        let (table, x, c) = batch(bits, width);
-        assert_eq!(run(&table, &x, &c, |_| {}).unwrap(), expected_entries(&x, bits, width), "{bits} bits");
+        let batch = Batch::of_every_index(bits, width);
+        assert_eq!(batch.run(|_| {}).unwrap(), batch.expected(bits), "{bits} bits");
     }
     let large = LookUp::new(1, 20, &vec![0; 1 << 13]).unwrap();
     assert!(matches!(FssLookUp::new(&large, Checked::Client), Err(MpcError::OutOfRange { max: 12, got: 13, .. })));
 }
 
-/// Changes one bit of a client's material: the check finds it, or the result is right.
+#[test]
+fn looks_up_every_index_where_both_are_checked() {
+    for (bits, width) in [(1, 6), (3, 12), (5, 24), (8, 37)] {
+        let batch = Batch::of_every_index(bits, width);
+        assert_eq!(batch.shared_results(), batch.expected(bits), "{bits} bits");
+    }
+}
+
 #[test]
 fn changed_correction_words_are_found_or_without_effect() {
-    let (_, x, c) = batch(4, 9);
-    let (table, x, c) = (LookUp::new(10, 9, &entries(4)).unwrap(), &x[60..70], &c[60..70]);
-    let bits = 8 * FssLookUp::new(&table, Checked::Client).unwrap().cost().client_material;
-    let (honest, mut detected) = (expected_entries(x, 4, 9), 0);
-    for bit in (0..bits).step_by(7) {
-        match run(&table, x, c, |client_half| client_half[bit / 8] ^= 1 << (bit % 8)) {
-            Ok(results) => assert_eq!(results, honest, "bit {bit}"),
-            Err(MpcError::Misbehaviour { .. }) => detected += 1,
-            Err(other) => panic!("{other}"),
-        }
-    }
+    let batch = Batch::of_every_index(4, 9).select(LookUp::new(10, 9, &entries(4)), 60..70);
+    assert_eq!(batch.run(|_| {}).unwrap(), batch.expected(4));
+    let (flips, detected) = batch.flip_corrections(7);
     // Every leaf has an effect; a word has none only if no node of its level has the lowest bit.
-    assert!(detected > bits / 7 * 3 / 4, "{detected} of {}", bits / 7);
+    assert!(detected > flips * 3 / 4, "{detected} of {flips}");
 }
 
-/// Both parties' results if both are checked, with halves that `spoil` may change.
-fn shared(table: &LookUp, x: &[u64], c: &[u64], spoil: impl FnOnce(&mut [Vec<u8>; 2])) -> (Results, Vec<u64>) {
-    let (spec, seed, width) = (FssLookUp::new(table, Checked::Both).unwrap(), 6, table.width());
-    let [client, server, dealer] = [1, 2, 3].map(|part| Prg::from_seed(Seed([seed; 16])).fork(part));
-    let (delta, key) = (Delta::draw(&mut dealer.fork(100)), Key::draw(&mut dealer.fork(101), &mut client.fork(98)));
-    let keys = BatchKeys { id: BatchId { hash: PublicSeed::from_bytes(HASH), number: 5 }, delta: &delta, key: &key };
-    let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
-    let target = targets(x.len(), width);
-    let mut halves = halves(&spec, &keys, &streams, c, &target);
-    spoil(&mut halves);
-    let masked: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect();
-    let results = shared_tests::run(seed, &[width], &halves, |half, session, transcript| {
-        Ok(vec![shared_look_up(&spec, keys.id, &masked, half, session, transcript)?])
-    });
-    (results, target)
-}
-
-#[test]
-fn every_index_where_both_are_checked() {
-    for (bits, width) in [(1, 6), (3, 12), (5, 24), (8, 37)] {
-        let (table, x, c) = batch(bits, width);
-        let ([client_half, server_half], target) = shared(&table, &x, &c, |_| {});
-        let (client_half, server_half) = (client_half.unwrap(), server_half.unwrap());
-        assert_eq!(client_half, server_half, "both have the same");
-        let clear = client_half[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
-        assert_eq!(clear.collect::<Vec<_>>(), expected_entries(&x, bits, width), "{bits} bits");
-    }
-}
-
-/// Changes either party's half: the other finds it, or the result is right.
 #[test]
 fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
-    let (_, x, c) = batch(4, 9);
-    let (table, x, c) = (LookUp::new(6, 9, &entries(4)).unwrap(), &x[60..66], &c[60..66]);
-    let (honest, _) = shared(&table, x, c, |_| {});
-    let honest = honest.map(Result::unwrap);
-    for (party, step) in [(0, 11), (1, 23)] {
-        let cost = FssLookUp::new(&table, Checked::Both).unwrap().cost();
-        let (bits, mut detected) = (8 * [cost.client_material, cost.server_material][party], 0);
-        for bit in (0..bits).step_by(step) {
-            let (results, _) = shared(&table, x, c, |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
-            match &results[1 - party] {
-                Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
-                Err(_) => {
-                    // Found by this party, or by the changed one, which closes the connection.
-                    let checked = |result: &Result<_, _>| matches!(result, Err(MpcError::Misbehaviour { .. }));
-                    assert!(results.iter().any(checked), "party {party}, bit {bit}: {results:?}");
-                    detected += 1;
-                }
-            }
-        }
-        assert!(detected > bits / step / 2, "party {party}: {detected} of {}", bits / step);
-    }
+    Batch::of_every_index(4, 9).select(LookUp::new(6, 9, &entries(4)), 60..66).check_flipped_halves();
 }
 
 /// A table of lines: 8 of them, of 4 numbers each.
 const LINES: Lines<'_> = Lines { low: 2, shift: 1, slopes: &[5, -3, 0, 2, 11, 1, -7, 4] };
-
-/// Every number of the table with several shares.
-fn lines(width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
-    let x: Vec<u64> = (0..32 * 8u64).map(|i| i / 8).collect();
-    let c = (0..x.len() as u64).map(|i| (i.wrapping_mul(11) + i / 8) & 31).collect();
-    (LookUp::lines(x.len(), width, &entries(3), LINES).unwrap(), x, c)
-}
 
 /// Each number's result by the line of its piece, or of the piece above; both occur.
 fn check_lines(results: &[u64], x: &[u64], width: u32) {
@@ -186,142 +184,74 @@ fn check_lines(results: &[u64], x: &[u64], width: u32) {
 }
 
 #[test]
-fn every_number_by_pieces_of_lines() {
+fn looks_up_every_number_by_pieces_of_lines() {
     for width in [10, 24, 37] {
-        let (table, x, c) = lines(width);
-        check_lines(&run(&table, &x, &c, |_| {}).unwrap(), &x, width);
-        let ([client_half, server_half], target) = shared(&table, &x, &c, |_| {});
-        let (client_half, server_half) = (client_half.unwrap(), server_half.unwrap());
-        assert_eq!(client_half, server_half, "both have the same");
-        let clear = client_half[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
-        check_lines(&clear.collect::<Vec<_>>(), &x, width);
+        let batch = Batch::of_lines(width);
+        check_lines(&batch.run(|_| {}).unwrap(), &batch.x, width);
+        check_lines(&batch.shared_results(), &batch.x, width);
     }
 }
 
-/// Changes either party's half of lines: the other finds it, or the result is right.
 #[test]
 fn changed_halves_of_lines_are_found_or_without_effect() {
-    let (_, x, c) = lines(10);
-    let (table, x, c) = (LookUp::lines(5, 10, &entries(3), LINES).unwrap(), &x[100..105], &c[100..105]);
-    let (alone, honest) = (run(&table, x, c, |_| {}).unwrap(), shared(&table, x, c, |_| {}).0.map(Result::unwrap));
-    let client = 8 * FssLookUp::new(&table, Checked::Client).unwrap().cost().client_material;
-    let mut detected = 0;
-    for bit in (0..client).step_by(7) {
-        match run(&table, x, c, |client_half| client_half[bit / 8] ^= 1 << (bit % 8)) {
-            Ok(results) => assert_eq!(results, alone, "bit {bit}"),
-            Err(_) => detected += 1,
-        }
-    }
-    assert!(detected > client / 7 / 2, "{detected} of {}", client / 7);
-    let cost = FssLookUp::new(&table, Checked::Both).unwrap().cost();
-    for (party, step) in [(0, 11), (1, 23)] {
-        let (bits, mut detected) = (8 * [cost.client_material, cost.server_material][party], 0);
-        for bit in (0..bits).step_by(step) {
-            let (results, _) = shared(&table, x, c, |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
-            match &results[1 - party] {
-                Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
-                Err(_) => detected += 1,
-            }
-        }
-        assert!(detected > bits / step / 2, "party {party}: {detected} of {}", bits / step);
-    }
+    let batch = Batch::of_lines(10).select(LookUp::lines(5, 10, &entries(3), LINES), 100..105);
+    let (flips, detected) = batch.flip_corrections(7);
+    assert!(detected > flips / 2, "{detected} of {flips}");
+    batch.check_flipped_halves();
 }
 
 /// More than one piece, the last one partial.
 const PIECES: usize = PIECE + 77;
 
-/// Look-ups of many indices, with shares of them.
-fn long_batch(n: usize, bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
-    let (table, indices) = (LookUp::new(n, width, &entries(bits)).unwrap(), 0..n as u64);
-    let c = indices.clone().map(|i| i.wrapping_mul(0x9e37_79b9) & low_mask(bits)).collect();
-    (table, indices.map(|i| (13 * i) & low_mask(bits)).collect(), c)
-}
-
 #[test]
-fn several_pieces_and_the_largest_tables() {
+fn looks_up_several_pieces_and_in_the_largest_tables() {
     for (n, bits, width) in [(PIECES, 3, 12), (300, 12, 16)] {
-        let (table, x, c) = long_batch(n, bits, width);
-        assert!(run(&table, &x, &c, |_| {}).unwrap() == expected_entries(&x, bits, width), "{bits} bits");
-        let ([client_half, server_half], target) = shared(&table, &x, &c, |_| {});
-        let (client_half, server_half) = (client_half.unwrap(), server_half.unwrap());
-        assert!(client_half == server_half, "both have the same");
-        let clear = client_half[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
-        assert!(clear.eq(expected_entries(&x, bits, width)), "{bits} bits");
+        let batch = Batch::of_many(n, bits, width);
+        assert!(batch.run(|_| {}).unwrap() == batch.expected(bits), "{bits} bits");
+        assert!(batch.shared_results() == batch.expected(bits), "{bits} bits");
     }
 }
 
-/// One changed bit in the second piece of either party's half.
+/// Flips bits in the second piece of either party's half.
 #[test]
 fn changed_halves_of_several_pieces_are_found_or_without_effect() {
-    let (table, x, c) = long_batch(PIECES, 3, 12);
-    let (honest, _) = shared(&table, &x, &c, |_| {});
-    let honest = honest.map(Result::unwrap);
-    let spec = FssLookUp::new(&table, Checked::Both).unwrap();
-    let cost = spec.cost();
+    let batch = Batch::of_many(PIECES, 3, 12);
+    let expected = honest(batch.run_both(|_| {}));
+    let cost = batch.spec(Checked::Both).cost();
     for (party, len) in [cost.client_material, cost.server_material].into_iter().enumerate() {
-        let (first, mut detected) = (len - len / PIECES * 77, 0);
-        for byte in (first..len).step_by((len - first) / 6) {
-            let (results, _) = shared(&table, &x, &c, |halves| halves[party][byte] ^= 1);
-            match &results[1 - party] {
-                Ok(results) => assert!(*results == honest[1 - party], "party {party}, byte {byte}"),
-                Err(_) => detected += 1,
-            }
-        }
+        let first = len - len / PIECES * 77;
+        let bits = (first..len).step_by((len - first) / 6).map(|byte| 8 * byte);
+        let run = |bit| batch.run_both(|halves| flip(&mut halves[party], bit));
+        let detected = count_peer_failures(party, bits, &expected, run);
         assert!(detected >= 2, "party {party}: {detected}");
     }
 }
 
-/// Frequency of each bit in a party's half (0: the client's) over many dealings, for one share of
-/// the index, one target and one MAC key, with the streams `fixed` the same in all of them.
-fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], c: u64, target: u64, dealings: u32) -> Vec<f64> {
-    let (mut counts, mut seeds): (Vec<u32>, Prg) = (Vec::new(), Prg::from_seed(Seed([9; 16])));
-    let stream = |byte: u8| Prg::from_seed(Seed([byte; 16]));
-    let (delta, key) = (Delta::draw(&mut stream(50)), Key::draw(&mut stream(51), &mut stream(52)));
-    let (c, target) = (vec![c; spec.n()], vec![target; spec.n()]);
-    for _ in 0..dealings {
-        let mut streams = [0; 3].map(|_| Prg::from_seed(seeds.next_seed()));
-        fixed.iter().for_each(|&i| streams[i] = stream(8 + i as u8));
-        let hash = PublicSeed::from_bytes(seeds.next_seed().0);
-        let keys = BatchKeys { id: BatchId { hash, number: 0 }, delta: &delta, key: &key };
-        let streams = DealerStreams { client: &streams[0], server: &streams[1], dealer: &streams[2] };
-        let half = &halves(spec, &keys, &streams, &c, &target)[party];
-        counts.resize(8 * half.len(), 0);
-        for (i, byte) in half.iter().enumerate() {
-            (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
-        }
-    }
-    counts.into_iter().map(|count| f64::from(count) / f64::from(dealings)).collect()
-}
-
 /// For any share of the index, target and key, every bit of a half is practically uniform, or
-/// padding and always 0.
+/// padding.
 #[test]
 fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
-    let (table, lines) = (LookUp::new(4, 20, &entries(5)), LookUp::lines(2, 20, &entries(3), LINES));
-    let dealings = 400;
-    let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
-    for (table, checked) in [&table.unwrap(), &lines.unwrap()]
-        .into_iter()
-        .flat_map(|table| [Checked::Client, Checked::Both].map(|checked| (table, checked)))
-    {
+    let tables = [LookUp::new(4, 20, &entries(5)), LookUp::lines(2, 20, &entries(3), LINES)].map(Result::unwrap);
+    let key = Key::draw(&mut prg(51), &mut prg(52));
+    for (table, checked) in tables.iter().flat_map(|table| [(table, Checked::Client), (table, Checked::Both)]) {
         let spec = FssLookUp::new(table, checked).unwrap();
         // Words of 20 and 61 bits in whole bytes; where both are checked, all have 61.
         let of_word = if checked == Checked::Client { 4 + 3 } else { 2 * 3 };
         let padding = [0, spec.n() * (table.words_dealt().len() + 1) * of_word];
+        let frequencies = |party: usize, fixed: &[usize], c: u64, target: u64| {
+            let (c, target) = (vec![c; spec.n()], vec![target; spec.n()]);
+            dealt_frequencies(&key, fixed, |keys, streams| {
+                halves(&spec, keys, streams, &c, &target).into_iter().nth(party).expect("two halves")
+            })
+        };
         for party in [0, 1] {
             for (c, target) in [(0, 0), (1, 5), (15, 0xfffff), (16, 1 << 19), (31, 77)] {
-                let counts = ones(&spec, party, &[party], c, target, dealings);
-                assert_eq!(counts.iter().filter(|share| **share == 0.0).count(), padding[party]);
-                for (i, share) in counts.into_iter().enumerate() {
-                    assert!(
-                        share == 0.0 || (share - 0.5).abs() < limit,
-                        "bit {i} of half {party}, {c} to {target}: {share}"
-                    );
-                }
+                let case = (checked, party, c, target);
+                assert_uniform(&frequencies(party, &[party], c, target), padding[party], case);
             }
         }
         // With the client's pads the same every time, the test sees unmasked bits.
-        let stuck = ones(&spec, 1, &[0, 1], 1, 5, dealings).into_iter().filter(|s| *s > 0.99).count();
+        let stuck = frequencies(1, &[0, 1], 1, 5).into_iter().filter(|s| *s > 0.99).count();
         assert!(stuck > 50, "{checked:?}: {stuck}");
     }
 }

@@ -3,17 +3,27 @@ use crate::ot::output::Raw;
 use crate::ot::params::{HUGE, LARGE, MEDIUM, SMALL};
 use crate::ot::tests::{check_planes_of, conformance};
 use crate::run_pair;
-use tacit_arith::prg::Seed;
+use crate::tests::prg;
 use tacit_net::{Phase, mem_pair};
 
-type Parties = (Ot<RotSender, RotReceiver>, Ot<RotSender, RotReceiver>);
+type Party = Ot<RotSender, RotReceiver>;
 
-fn prg(seed: u8) -> Prg {
-    Prg::from_seed(Seed([seed; 16]))
+/// Both parties, with a bound on the COTs of one `delta`.
+fn bounded_parties(bound: u64) -> (Party, Party) {
+    run_pair(
+        |ch| setup_bounded(Role::Client, ch, &mut prg(1), bound).unwrap(),
+        |ch| setup_bounded(Role::Server, ch, &mut prg(2), bound).unwrap(),
+    )
 }
 
-fn parties() -> Parties {
-    run_pair(|ch| setup(Role::Client, ch, &mut prg(1)).unwrap(), |ch| setup(Role::Server, ch, &mut prg(2)).unwrap())
+fn parties() -> (Party, Party) {
+    bounded_parties(COTS_PER_DELTA)
+}
+
+/// Draws and checks OTs with the server as receiver.
+fn draw_planes(client: &mut Party, server: &mut Party, n: usize, k: usize) {
+    let (s, r) = run_pair(|ch| client.sender.planes(ch, n, k).unwrap(), |ch| server.receiver.planes(ch, n, k).unwrap());
+    check_planes_of(&s, &r, n, k);
 }
 
 impl RotSender {
@@ -62,18 +72,18 @@ fn raw_cots_are_correlated_and_choices_look_uniform() {
 }
 
 #[test]
-fn demand_moves_through_the_sets_and_past_a_large_extension() {
+fn large_demand_upgrades_the_set_and_starts_a_second_extension() {
     let (mut client, mut server) = parties();
     let n = LARGE.outputs() + 100;
+    client.sender.reserve(n);
+    server.receiver.reserve(n);
     let (s, r) = run_pair(
         |ch| {
-            client.sender.reserve(n);
             let s = client.sender.planes(ch, n, 1).unwrap();
             assert_eq!(ch.traffic(Phase::Setup).received, 0);
             (s, ch.traffic(Phase::Setup).sent)
         },
         |ch| {
-            server.receiver.reserve(n);
             let r = server.receiver.planes(ch, n, 1).unwrap();
             let traffic = ch.traffic(Phase::Setup);
             assert_eq!((traffic.sent, traffic.rounds), (0, 0));
@@ -91,20 +101,11 @@ fn demand_moves_through_the_sets_and_past_a_large_extension() {
 }
 
 #[test]
-fn the_largest_set_is_reached_through_all_others() {
+fn largest_demand_upgrades_to_the_largest_set() {
     let (mut client, mut server) = parties();
-    let (n, demand) = (3 * HUGE.leaves() + 5, LARGE.upgrade_at);
-    let (s, r) = run_pair(
-        |ch| {
-            client.sender.reserve(demand);
-            client.sender.planes(ch, n, 1).unwrap()
-        },
-        |ch| {
-            server.receiver.reserve(demand);
-            server.receiver.planes(ch, n, 1).unwrap()
-        },
-    );
-    check_planes_of(&s, &r, n, 1);
+    client.sender.reserve(LARGE.upgrade_at);
+    server.receiver.reserve(LARGE.upgrade_at);
+    draw_planes(&mut client, &mut server, 3 * HUGE.leaves() + 5, 1);
     assert_eq!((client.sender.params(), server.receiver.params()), (HUGE, HUGE));
 }
 
@@ -112,26 +113,20 @@ fn the_largest_set_is_reached_through_all_others() {
 fn middle_set_serves_hundreds_of_thousands_and_repeats() {
     let (mut client, mut server) = parties();
     for _ in 0..3 {
-        let n = 500_000;
-        let (s, r) =
-            run_pair(|ch| client.sender.planes(ch, n, 2).unwrap(), |ch| server.receiver.planes(ch, n, 2).unwrap());
-        check_planes_of(&s, &r, n, 2);
+        draw_planes(&mut client, &mut server, 500_000, 2);
         assert_eq!(client.sender.params(), MEDIUM);
     }
 }
 
 #[test]
-fn setup_costs_what_it_says() {
-    let (client, server) = run_pair(
-        |ch| {
-            setup(Role::Client, ch, &mut prg(1)).unwrap();
+fn setup_sends_the_documented_bytes_in_three_rounds() {
+    let party = |role: Role| {
+        move |ch: &mut Channel| {
+            setup(role, ch, &mut prg(role as u8 + 1)).unwrap();
             ch.total_traffic()
-        },
-        |ch| {
-            setup(Role::Server, ch, &mut prg(2)).unwrap();
-            ch.total_traffic()
-        },
-    );
+        }
+    };
+    let (client, server) = run_pair(party(Role::Client), party(Role::Server));
     let payload = SETUP_BYTES as u64;
     // Key, choices, public seed, columns. The hash keys follow from the seed of the code.
     assert_eq!(payload, 434_896);
@@ -141,15 +136,11 @@ fn setup_costs_what_it_says() {
     }
 }
 
-/// A refreshed `delta`: after two small extensions each direction bootstraps on its own, in the middle of a
-/// draw.
+/// After two small extensions each direction bootstraps on its own, in the middle of a draw.
 #[test]
 fn delta_is_renewed_when_its_cots_are_used_up() {
     let bound = 2 * SMALL.outputs() as u64;
-    let (mut client, mut server) = run_pair(
-        |ch| setup_bounded(Role::Client, ch, &mut prg(1), bound).unwrap(),
-        |ch| setup_bounded(Role::Server, ch, &mut prg(2), bound).unwrap(),
-    );
+    let (mut client, mut server) = bounded_parties(bound);
     let first = client.sender.0.party.delta;
     let (n, draws) = (100_000, 5);
     let (mut deltas, mut sent, mut received) = (vec![first], Vec::new(), Vec::new());
