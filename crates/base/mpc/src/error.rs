@@ -40,7 +40,17 @@ pub enum MpcError {
     },
 }
 
-/// Refuses an argument `got` that may be at most `max`.
+/// Refuses the value `got` of an argument of at most `max`.
 pub(crate) fn beyond<T>(what: &'static str, got: usize, max: usize) -> Result<T, MpcError> {
     Err(MpcError::OutOfRange { what, max, got })
+}
+
+/// The error of a peer that deviates.
+pub(crate) fn misbehaviour<T>(step: &'static str, what: &'static str) -> Result<T, MpcError> {
+    Err(MpcError::Misbehaviour { step, what })
+}
+
+/// Checks that an argument is at most `max`.
+pub(crate) fn check_max(what: &'static str, got: usize, max: usize) -> Result<(), MpcError> {
+    if got > max { beyond(what, got, max) } else { Ok(()) }
 }

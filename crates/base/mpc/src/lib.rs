@@ -16,7 +16,10 @@ pub mod wire;
 pub use error::MpcError;
 pub use pair::run_pair;
 pub use session::{Ots, Session};
+
+use tacit_arith::prg::Prg;
 use tacit_net::Sides;
+use zeroize::Zeroizing;
 
 /// The role of a party. The client holds the input, the server the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -58,6 +61,14 @@ pub(crate) fn low_mask(width: u32) -> u64 {
 /// Returns the bytes of `n` packed numbers of each of the widths.
 pub(crate) fn packed_bytes(n: usize, widths: &[u32]) -> usize {
     widths.iter().map(|&w| (n * w as usize).div_ceil(8)).sum()
+}
+
+/// Draws `n` words of `width` bits.
+pub(crate) fn draw_words(prg: &mut Prg, n: usize, width: u32) -> Zeroizing<Vec<u64>> {
+    let mut words = Zeroizing::new(vec![0; n]);
+    prg.fill_u64(&mut words);
+    words.iter_mut().for_each(|word| *word &= low_mask(width));
+    words
 }
 
 #[cfg(test)]

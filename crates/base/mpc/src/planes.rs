@@ -5,6 +5,7 @@ use tacit_arith::bits::Bits;
 use tacit_net::{Channel, Tag};
 
 use crate::MpcError;
+use crate::error::misbehaviour;
 
 /// `acc ^= a & b`.
 pub(crate) fn xor_and(acc: &mut Bits, a: &Bits, b: &Bits) {
@@ -80,11 +81,34 @@ pub(crate) fn recv(channel: &mut Channel, tag: Tag, count: usize, n: usize) -> R
     Ok(bytes.chunks_exact(plane_len).map(|c| get(c, n)).collect())
 }
 
+/// Sends planes and receives as many, before or after.
+pub(crate) fn exchange(
+    channel: &mut Channel,
+    tag: Tag,
+    own_planes: &[Bits],
+    n: usize,
+    sends_first: bool,
+) -> Result<Vec<Bits>, MpcError> {
+    if sends_first {
+        send(channel, tag, own_planes)?;
+    }
+    let peer_planes = recv(channel, tag, own_planes.len(), n)?;
+    if !sends_first {
+        send(channel, tag, own_planes)?;
+    }
+    Ok(peer_planes)
+}
+
+/// Sends one plane.
+pub(crate) fn send_one(channel: &mut Channel, tag: Tag, plane: &Bits) -> Result<(), MpcError> {
+    send(channel, tag, std::slice::from_ref(plane))
+}
+
 /// Receives one plane of `n` bits; refuses set bits beyond the last one.
 pub(crate) fn recv_one(channel: &mut Channel, tag: Tag, n: usize) -> Result<Bits, MpcError> {
     let bytes = channel.recv(tag, n.div_ceil(8))?;
     if !n.is_multiple_of(8) && bytes.last().is_some_and(|last| last >> (n % 8) != 0) {
-        return Err(MpcError::Misbehaviour { step: "a plane of bits", what: "a set bit behind the last one" });
+        return misbehaviour("a plane of bits", "a set bit behind the last one");
     }
     Ok(get(&bytes, n))
 }
@@ -100,34 +124,24 @@ pub(crate) fn put(out: &mut Vec<u8>, plane: &Bits) {
 
 /// Reads a plane of `n` bits from `ceil(n / 8)` bytes; ignores bits beyond the last one.
 pub(crate) fn get(bytes: &[u8], n: usize) -> Bits {
-    let mut out = Bits::zeros(n);
-    for (word, chunk) in out.words_mut().iter_mut().zip(bytes.chunks(8)) {
-        let mut full = [0u8; 8];
-        full[..chunk.len()].copy_from_slice(chunk);
-        *word = u64::from_le_bytes(full);
-    }
-    out.clear_tail();
-    out
+    Bits::from_bytes(n, bytes).expect("a plane has `ceil(n / 8)` bytes")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn bits(values: &[u64], position: u32) -> Bits {
-        bit_plane(values, position)
-    }
-
     #[test]
     fn one_hot_and_mux_follow_the_index() {
         let values: Vec<u64> = (0..100).map(|i| (i * 7) % 8).collect();
-        let index: Vec<Bits> = (0..3).map(|p| bits(&values, p)).collect();
+        let index: Vec<Bits> = (0..3).map(|p| bit_plane(&values, p)).collect();
         for (j, plane) in one_hot(&index).iter().enumerate() {
             for (i, v) in values.iter().enumerate() {
                 assert_eq!(plane.get(i), *v == j as u64);
             }
         }
-        let table: Vec<Bits> = (0..8).map(|j| bits(&(0..100).map(|i| (i ^ j) & 1).collect::<Vec<_>>(), 0)).collect();
+        let table: Vec<Bits> =
+            (0..8).map(|j| bit_plane(&(0..100).map(|i| (i ^ j) & 1).collect::<Vec<_>>(), 0)).collect();
         let chosen = mux(table.clone(), &index.iter().collect::<Vec<_>>());
         for (i, v) in values.iter().enumerate() {
             assert_eq!(chosen.get(i), table[*v as usize].get(i));
@@ -136,7 +150,7 @@ mod tests {
 
     #[test]
     fn bytes_round_trip_and_ignore_the_tail() {
-        let plane = bits(&(0..70).map(|i| i % 3).collect::<Vec<_>>(), 0);
+        let plane = bit_plane(&(0..70).map(|i| i % 3).collect::<Vec<_>>(), 0);
         let mut bytes = Vec::new();
         put(&mut bytes, &plane);
         assert_eq!(bytes.len(), 9);

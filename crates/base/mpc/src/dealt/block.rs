@@ -2,16 +2,17 @@
 //! server. Planes and arithmetic columns have separate streams, so that neither must be stored
 //! while the other is drawn.
 
+use rayon::prelude::*;
 use tacit_arith::pack;
 use tacit_arith::prg::Prg;
 use zeroize::Zeroize;
 
 use super::lane::Lane;
 use super::{BLOCK, DealtGate};
-use crate::{MpcError, low_mask};
+use crate::{MpcError, low_mask, packed_bytes};
 
 /// Blocks that are dealt together before they are handed over.
-pub(super) const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 64;
 
 /// Number of blocks of `n` elements.
 pub(super) fn count(n: usize) -> usize {
@@ -23,6 +24,20 @@ pub(super) fn range(n: usize, index: usize) -> std::ops::Range<usize> {
     index * BLOCK..((index + 1) * BLOCK).min(n)
 }
 
+/// Makes the blocks of `n` elements, in parallel, and passes them to `sink`, in order.
+pub(super) fn deal_blocks<B: AsRef<[u8]> + Send, E>(
+    n: usize,
+    deal: impl Fn(usize) -> B + Sync,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    for first in (0..count(n)).step_by(AT_ONCE) {
+        let last = (first + AT_ONCE).min(count(n));
+        let blocks: Vec<B> = (first..last).into_par_iter().map(&deal).collect();
+        blocks.iter().try_for_each(|block| sink(block.as_ref()))?;
+    }
+    Ok(())
+}
+
 /// Words of one plane.
 pub(super) fn words(len: usize) -> usize {
     len.div_ceil(64)
@@ -30,8 +45,7 @@ pub(super) fn words(len: usize) -> usize {
 
 /// Bytes for the server for a block of `len` elements.
 pub(super) fn bytes(gate: &DealtGate, len: usize) -> usize {
-    let columns = gate.all_columns().into_iter().map(|width| (len * width as usize).div_ceil(8)).sum::<usize>();
-    8 * gate.planes() * words(len) + columns
+    8 * gate.planes() * words(len) + packed_bytes(len, &gate.all_columns())
 }
 
 /// A party's stream of planes (or masks) for a block.
@@ -52,7 +66,6 @@ pub(super) struct Planes {
     pub(super) products: Vec<u64>,
 }
 
-/// Draws `count` words.
 fn draw(prg: &mut Prg, count: usize) -> Vec<u64> {
     let mut out = vec![0; count];
     prg.fill_u64(&mut out);

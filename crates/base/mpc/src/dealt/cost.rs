@@ -26,9 +26,8 @@ impl DealtGate {
     pub fn cost(&self) -> DealtCost {
         let (plane, masked) = (self.n.div_ceil(8), self.masked_bits());
         let signs = if self.exchanges == Exchanges::Two { plane } else { 0 };
-        let results: Vec<u32> = self.values.iter().map(|v| v.width()).collect();
         let mut cost = DealtCost {
-            up: masked * plane + signs + packed_bytes(self.n, &results),
+            up: masked * plane + signs + packed_bytes(self.n, &self.widths()),
             down: packed_bytes(self.n, &self.opened()) + masked * plane + signs,
             exchanges: if self.exchanges == Exchanges::Two { 2 } else { 1 },
             ..DealtCost::default()

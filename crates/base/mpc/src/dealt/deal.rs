@@ -1,6 +1,5 @@
 //! The dealer's work: the difference between the needs of the gates and the draws of both parties.
 
-use rayon::prelude::*;
 use tacit_arith::bits::{Bits, transpose};
 use tacit_arith::pack;
 use tacit_arith::prg::Prg;
@@ -26,21 +25,16 @@ pub fn deal<E>(
     streams: Sides<&Prg>,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let shares: Vec<&[u64]> = std::iter::once(tested).chain(gate.others(values)).collect();
-    for first in (0..block::count(gate.n)).step_by(block::AT_ONCE) {
-        let last = (first + block::AT_ONCE).min(block::count(gate.n));
-        let blocks = (first..last).into_par_iter().map(|index| {
-            let range = block::range(gate.n, index);
-            let shares: Vec<&[u64]> = shares.iter().map(|s| &s[range.clone()]).collect();
-            match gate.is_narrow() {
-                true => deal_block::<u32>(gate, &shares, streams, index),
-                false => deal_block::<u64>(gate, &shares, streams, index),
-            }
-        });
-        let blocks: Vec<Vec<u8>> = blocks.collect();
-        blocks.iter().try_for_each(|block| sink(block))?;
-    }
-    Ok(())
+    let shares: Vec<&[u64]> = gate.inputs(tested, values).collect();
+    let deal = |index| {
+        let range = block::range(gate.n, index);
+        let shares: Vec<&[u64]> = shares.iter().map(|s| &s[range.clone()]).collect();
+        match gate.is_narrow() {
+            true => deal_block::<u32>(gate, &shares, streams, index),
+            false => deal_block::<u64>(gate, &shares, streams, index),
+        }
+    };
+    block::deal_blocks(gate.n, deal, sink)
 }
 
 /// Makes the server's material for one block; `shares` are the client's, for the block.

@@ -20,6 +20,7 @@ use super::block::{self, Columns, Planes, ServerDraw};
 use super::lane::Lane;
 use super::table::look_up;
 use super::{DealtGate, Exchanges, Value};
+use crate::gate::{add_differences, send_differences};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Role, Session, low_mask, planes};
 
@@ -324,21 +325,13 @@ pub fn client_online(
     session: &mut Session<'_>,
 ) -> Result<(), MpcError> {
     let (mut opened, mut parts) = (Vec::new(), Vec::new());
-    let inputs = std::iter::once(shares.tested).chain(gate.others(shares.values));
-    for (share, width) in inputs.zip(gate.opened()) {
+    for (share, width) in gate.inputs(shares.tested, shares.values).zip(gate.opened()) {
         opened.push(session.channel.recv_packed(OPENED, gate.n, width)?);
         parts.push(share.iter().map(|c| c.wrapping_neg() & low_mask(width)).collect());
     }
     let peer_bits = planes::recv(session.channel, BITS, gate.masked_bits(), gate.n)?;
     let results = Evaluation { gate, half: Half::Client { prg }, opened, parts }.run(Some(peer_bits), session)?;
-    for (index, (mut share, target)) in results.into_iter().zip(shares.targets).enumerate() {
-        share.iter_mut().zip(*target).for_each(|(z, r)| *z = z.wrapping_sub(*r));
-        if let Some(base) = shares.bases.get(index) {
-            share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
-        }
-        session.channel.send_packed(MOVE, &share, gate.values[index].width())?;
-    }
-    Ok(())
+    send_differences(MOVE, results, &gate.widths(), shares.bases, shares.targets, session)
 }
 
 /// The server's online part: its shares of the results, one `[n]` for each value. The bytes of
@@ -363,7 +356,7 @@ pub fn server_online(
     });
     let draws: Vec<Vec<Vec<u64>>> = draws.collect();
     let (mut opened, mut parts) = (Vec::new(), Vec::new());
-    let inputs = std::iter::once(shares.tested).chain(gate.others(shares.values));
+    let inputs = gate.inputs(shares.tested, shares.values);
     for (index, (share, width)) in inputs.zip(gate.opened()).enumerate() {
         let rho: Vec<u64> = draws.iter().flat_map(|rho| rho[index].iter().copied()).collect();
         let masked: Vec<u64> = share.iter().zip(&rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect();
@@ -372,13 +365,6 @@ pub fn server_online(
         parts.push(rho);
     }
     let mut results = Evaluation { gate, half: Half::Server { prg, bytes }, opened, parts }.run(None, session)?;
-    for (index, share) in results.iter_mut().enumerate() {
-        let width = gate.values[index].width();
-        let differences = session.channel.recv_packed(MOVE, gate.n, width)?;
-        if let Some(base) = shares.bases.get(index) {
-            share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
-        }
-        share.iter_mut().zip(differences).for_each(|(z, d)| *z = z.wrapping_add(d) & low_mask(width));
-    }
+    add_differences(MOVE, &mut results, &gate.widths(), shares.bases, session)?;
     Ok(results)
 }

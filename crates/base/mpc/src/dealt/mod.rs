@@ -43,6 +43,7 @@ pub use lookup::{
     Lines, LookUp, MAX_INDEX_BITS, MAX_SPLINE_BITS, ONE_HOT_BITS, client_look_up, deal_look_up, server_look_up,
 };
 pub use spec::{DealtGate, Exchanges, Value};
+pub(crate) use spec::{inputs, opened};
 pub use talk::widen_talk;
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 

@@ -42,6 +42,22 @@ impl Value {
     }
 }
 
+/// Widths of the values that a gate opens: the tested value, of `width` bits, and others.
+pub(crate) fn opened(values: &[Value], width: u32) -> Vec<u32> {
+    let others = values.iter().filter_map(|v| if let Value::Other { width } = v { Some(*width) } else { None });
+    std::iter::once(width).chain(others).collect()
+}
+
+/// Selects the shares of the values that a gate opens, from those of all values.
+pub(crate) fn inputs<'a>(
+    values: &'a [Value],
+    tested: &'a [u64],
+    shares: &'a [&'a [u64]],
+) -> impl Iterator<Item = &'a [u64]> + 'a {
+    let pairs = values.iter().zip(shares).filter(|(value, _)| matches!(value, Value::Other { .. }));
+    std::iter::once(tested).chain(pairs.map(|(_, share)| *share))
+}
+
 /// Public shape of a batch of gates `z_k = base_k + [y >= 0] X_k`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DealtGate {
@@ -108,10 +124,18 @@ impl DealtGate {
         self.exchanges
     }
 
-    /// Selects the shares of the values other than the tested one from those of all values.
-    pub(super) fn others<'a>(&'a self, values: &'a [&'a [u64]]) -> impl Iterator<Item = &'a [u64]> + 'a {
-        let pairs = self.values.iter().zip(values);
-        pairs.filter(|(value, _)| matches!(value, Value::Other { .. })).map(|(_, share)| *share)
+    /// Selects the shares of the values that the server opens, from those of all values.
+    pub(super) fn inputs<'a>(
+        &'a self,
+        tested: &'a [u64],
+        values: &'a [&'a [u64]],
+    ) -> impl Iterator<Item = &'a [u64]> + 'a {
+        inputs(&self.values, tested, values)
+    }
+
+    /// Widths of the results.
+    pub(super) fn widths(&self) -> Vec<u32> {
+        self.values.iter().map(|v| v.width()).collect()
     }
 
     /// Whether all arithmetic fits words of 32 bits.
@@ -141,11 +165,8 @@ impl DealtGate {
 
     /// Extra bits of the widened tested value; 0 without widening.
     pub(super) fn extra(&self) -> u32 {
-        self.values
-            .iter()
-            .map(|v| if let Value::Tested { wide } = v { wide - self.width } else { 0 })
-            .max()
-            .unwrap_or(0)
+        let extra = |v: &Value| if let Value::Tested { wide } = v { wide - self.width } else { 0 };
+        self.values.iter().map(extra).max().unwrap_or(0)
     }
 
     /// The ring of the bit's own arithmetic shares.
@@ -181,9 +202,7 @@ impl DealtGate {
 
     /// Widths of the values that the server opens: the tested value, and others.
     pub(super) fn opened(&self) -> Vec<u32> {
-        let others =
-            self.values.iter().filter_map(|v| if let Value::Other { width } = v { Some(*width) } else { None });
-        std::iter::once(self.width).chain(others).collect()
+        opened(&self.values, self.width)
     }
 
     /// Masked bits of each party's first opening.

@@ -6,9 +6,9 @@
 //!
 //! Cost per element: `2 extra` bits of material at the server; online 1 bit down, `extra` bits up; exact.
 
-use tacit_arith::bits::Bits;
 use tacit_arith::prg::Prg;
 use tacit_net::Tag;
+use zeroize::Zeroizing;
 
 use super::DealtHalf;
 use super::deal::wrap;
@@ -16,7 +16,7 @@ use crate::codec::Packed;
 use crate::gate::WrapSpec;
 use crate::planes::{self, bit_plane};
 use crate::wire::PackedMessages;
-use crate::{MpcError, Session, low_mask};
+use crate::{MpcError, Session, draw_words, low_mask};
 
 const TOP: Tag = Tag::new(0x0354, "top bits of masked values");
 const MOVE: Tag = Tag::new(0x0355, "widening difference");
@@ -27,25 +27,22 @@ pub fn widen_bytes(spec: &WrapSpec) -> usize {
     2 * Packed::len_bytes(spec.n, spec.extra)
 }
 
-/// Draws `n` words of `width` bits.
-fn words(prg: &mut Prg, n: usize, width: u32) -> Vec<u64> {
-    let mut out = vec![0; n];
-    prg.fill_u64(&mut out);
-    out.iter_mut().for_each(|v| *v &= low_mask(width));
-    out
+/// The client's shares of the wraps and of the top bits of `R`.
+fn client_words(spec: &WrapSpec, client: &Prg) -> [Zeroizing<Vec<u64>>; 2] {
+    let mut stream = client.fork(0);
+    [0; 2].map(|_| draw_words(&mut stream, spec.n, spec.extra))
 }
 
 /// The server's material for a client that shares the values as `c` (`[n]`, below `2^width`).
 #[must_use]
 pub fn deal_widen(spec: &WrapSpec, c: &[u64], client: &Prg, server: &Prg) -> Vec<u8> {
-    let (mut client, mut server) = (client.fork(0), server.fork(0));
-    let rho = words(&mut server, spec.n, spec.width);
-    let own_words = [words(&mut client, spec.n, spec.extra), words(&mut client, spec.n, spec.extra)];
+    let rho = draw_words(&mut server.fork(0), spec.n, spec.width);
+    let [client_wraps, client_signs] = client_words(spec, client);
     let (mut wraps, mut signs) = (Vec::with_capacity(spec.n), Vec::with_capacity(spec.n));
-    for (i, (&c, &rho)) in c.iter().zip(&rho).enumerate() {
+    for (i, (&c, &rho)) in c.iter().zip(rho.iter()).enumerate() {
         let secret = rho.wrapping_sub(c) & low_mask(spec.width);
-        wraps.push(wrap(rho, c, secret, spec.width).wrapping_sub(own_words[0][i]));
-        signs.push((secret >> (spec.width - 1)).wrapping_sub(own_words[1][i]));
+        wraps.push(wrap(rho, c, secret, spec.width).wrapping_sub(client_wraps[i]));
+        signs.push((secret >> (spec.width - 1)).wrapping_sub(client_signs[i]));
     }
     let mut out = crate::codec::Writer::default();
     [wraps, signs].iter().for_each(|list| out.packed(&Packed::new(list, spec.extra)));
@@ -69,13 +66,12 @@ pub fn client_widen(
     prg: &Prg,
     session: &mut Session<'_>,
 ) -> Result<(), MpcError> {
-    let mut prg = prg.fork(0);
-    let own_words = [words(&mut prg, spec.n, spec.extra), words(&mut prg, spec.n, spec.extra)];
+    let [wraps, signs] = client_words(spec, prg);
     let tops = planes::recv(session.channel, TOP, 1, spec.n)?;
     let differences = tops[0].iter().zip(c).zip(target).enumerate().map(|(i, ((top, &c), &target))| {
         // Minus its part of R, which is -c modulo 2^n.
         let part = (c.wrapping_neg() & low_mask(spec.width)).wrapping_neg();
-        widen_share(spec, part, top, own_words[0][i], own_words[1][i]).wrapping_sub(target) >> spec.width
+        widen_share(spec, part, top, wraps[i], signs[i]).wrapping_sub(target) >> spec.width
     });
     let differences: Vec<u64> = differences.collect();
     Ok(session.channel.send_packed(MOVE, &differences, spec.extra)?)
@@ -91,14 +87,14 @@ pub fn server_widen(
     half: DealtHalf<'_>,
     session: &mut Session<'_>,
 ) -> Result<Vec<u64>, MpcError> {
-    let rho = words(&mut half.prg.fork(0), spec.n, spec.width);
+    let rho = draw_words(&mut half.prg.fork(0), spec.n, spec.width);
     let mut reader = crate::codec::Reader::new(half.bytes);
     let (wraps, signs) = (reader.packed(spec.n, spec.extra)?.values(), reader.packed(spec.n, spec.extra)?.values());
     let offset = 1u64 << (spec.width - 2);
     let opened: Vec<u64> =
-        s.iter().zip(&rho).map(|(s, r)| s.wrapping_add(offset).wrapping_add(*r) & low_mask(spec.width)).collect();
-    let tops: Bits = bit_plane(&opened, spec.width - 1);
-    planes::send(session.channel, TOP, std::slice::from_ref(&tops))?;
+        s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(offset).wrapping_add(*r) & low_mask(spec.width)).collect();
+    let tops = bit_plane(&opened, spec.width - 1);
+    planes::send_one(session.channel, TOP, &tops)?;
     let differences = session.channel.recv_packed(MOVE, spec.n, spec.extra)?;
     let mask = low_mask(spec.width + spec.extra);
     let shares = tops.iter().zip(&opened).zip(rho.iter().zip(differences)).enumerate();

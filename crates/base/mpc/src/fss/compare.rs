@@ -36,6 +36,7 @@ use super::delta::Delta;
 use super::group::{Bound, GROUP, Planes, equal};
 use super::tree_hash::{Place, Purpose, TreeHash, Work};
 use crate::MpcError;
+use crate::error::{beyond, check_max};
 
 /// The most levels that a table replaces.
 pub const MAX_TOP: u32 = 8;
@@ -55,8 +56,7 @@ impl Shape {
     /// `OutOfRange` for other numbers of bits.
     pub fn new(bits: u32) -> Result<Self, MpcError> {
         if !(1..=64).contains(&bits) {
-            let what = "the number of compared bits, which is at least 1,";
-            return Err(MpcError::OutOfRange { what, max: 64, got: bits as usize });
+            return beyond("the number of compared bits, which is at least 1,", bits as usize, 64);
         }
         Ok(Self { bits, low: 0, top: bits.min(2) })
     }
@@ -66,7 +66,7 @@ impl Shape {
     /// # Errors
     /// `OutOfRange` if there are fewer levels, or for more than [`MAX_TOP`].
     pub fn with_top(self, top: u32) -> Result<Self, MpcError> {
-        check_max("the levels that a table stands for", top, self.bits.min(MAX_TOP))?;
+        check_max("the levels that a table stands for", top as usize, self.bits.min(MAX_TOP) as usize)?;
         Ok(Self { top, ..self })
     }
 
@@ -75,7 +75,7 @@ impl Shape {
     /// # Errors
     /// `OutOfRange` if the compared bits do not fit above `low` in 64.
     pub fn above(self, low: u32) -> Result<Self, MpcError> {
-        check_max("the dropped bits", low, 64 - self.bits)?;
+        check_max("the dropped bits", low as usize, (64 - self.bits) as usize)?;
         Ok(Self { low, ..self })
     }
 
@@ -129,14 +129,6 @@ impl Shape {
     fn bit(self, level: u32) -> u32 {
         self.low + self.levels() - 1 - level
     }
-}
-
-/// Checks that `got` is at most `max`.
-fn check_max(what: &'static str, got: u32, max: u32) -> Result<(), MpcError> {
-    if got > max {
-        return Err(MpcError::OutOfRange { what, max: max as usize, got: got as usize });
-    }
-    Ok(())
 }
 
 /// The dealer's output for a batch. Order of both parts: by groups of [`GROUP`](super::GROUP)
@@ -197,9 +189,8 @@ impl Keys {
             ("correction words", corrections.len(), n.checked_mul(shape.levels() as usize)),
         ] {
             if want != Some(got) {
-                return Err(MpcError::Material {
-                    what: format!("{got} {what} for {n} comparison keys of {} bits", shape.bits),
-                });
+                let what = format!("{got} {what} for {n} comparison keys of {} bits", shape.bits);
+                return Err(MpcError::Material { what });
             }
         }
         Ok(Self { shape, n, tops, corrections })

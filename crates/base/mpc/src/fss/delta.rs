@@ -82,11 +82,7 @@ pub fn bits(tags: &[Block]) -> Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tacit_arith::prg::Seed;
-
-    fn prg(seed: u8) -> Prg {
-        Prg::from_seed(Seed([seed; 16]))
-    }
+    use crate::tests::prg;
 
     #[test]
     fn shares_add_up_and_lowest_bits_are_shares_of_the_bits() {

@@ -31,6 +31,7 @@ use super::expand::Expander;
 use super::group::{Bound, GROUP, Planes};
 use super::table::{MAX_TABLE_BITS, Table};
 use super::tree_hash::{Place, Purpose, TreeHash, Work};
+use crate::error::check_max;
 use crate::{MpcError, Role};
 
 const LEAF_BITS: u32 = 7;
@@ -47,9 +48,7 @@ impl Shape {
     /// # Errors
     /// `OutOfRange` for more.
     pub fn new(bits: u32) -> Result<Self, MpcError> {
-        if bits > 64 {
-            return Err(MpcError::OutOfRange { what: "the bits of a point", max: 64, got: bits as usize });
-        }
+        check_max("the bits of a point", bits as usize, 64)?;
         Ok(Self { bits })
     }
 
@@ -220,13 +219,7 @@ impl Keys {
         mut each: impl FnMut(usize, &[Block]),
     ) -> Result<(), MpcError> {
         let shape = self.shape;
-        if shape.bits > MAX_TABLE_BITS {
-            return Err(MpcError::OutOfRange {
-                what: "the bits of a table",
-                max: MAX_TABLE_BITS as usize,
-                got: shape.bits as usize,
-            });
-        }
+        check_max("the bits of a table", shape.bits as usize, MAX_TABLE_BITS as usize)?;
         let mut tree = Expander::new(1 << shape.levels());
         for (g, roots) in self.roots.chunks(GROUP).enumerate() {
             let m = roots.len();
@@ -262,14 +255,7 @@ impl Keys {
         points: &[u64],
     ) -> Result<Vec<u64>, MpcError> {
         assert_eq!(points.len(), self.len(), "points for {} keys", self.len());
-        if self.shape.bits != table.bits() {
-            let got = self.shape.bits.abs_diff(table.bits()) as usize;
-            return Err(MpcError::OutOfRange {
-                what: "the difference in bits between a table and its keys",
-                max: 0,
-                got,
-            });
-        }
+        table.check_key_bits(self.shape.bits)?;
         let mut out = vec![0; points.len()];
         self.one_hot(hash, place, |i, leaves| {
             let words = leaves.iter().flat_map(|leaf| [leaf.0 as u64, (leaf.0 >> 64) as u64]);

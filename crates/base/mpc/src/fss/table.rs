@@ -19,7 +19,7 @@ use super::expand::Expander;
 use super::group::GROUP;
 use super::tree_hash::{Place, Purpose, TreeHash, Work};
 use crate::MpcError;
-use crate::error::beyond;
+use crate::error::{beyond, check_max};
 
 /// The widest authenticated table, in bits of its input.
 pub const MAX_BITS: u32 = 12;
@@ -41,28 +41,21 @@ impl Table {
     /// # Errors
     /// `OutOfRange` if the entries are not `2^bits`, or one has more than `out_bits` bits.
     pub fn new(bits: u32, out_bits: u32, entries: Vec<u64>) -> Result<Self, MpcError> {
-        if bits > MAX_TABLE_BITS {
-            return beyond("the bits of a table's input", bits as usize, MAX_TABLE_BITS as usize);
-        }
-        if out_bits > 64 {
-            return beyond("the bits of a table's results", out_bits as usize, 64);
-        }
-        if entries.len() != 1 << bits {
-            return beyond(
-                "the difference between a table's entries and its places",
-                (1usize << bits).abs_diff(entries.len()),
-                0,
-            );
-        }
+        check_max("the bits of a table's input", bits as usize, MAX_TABLE_BITS as usize)?;
+        check_max("the bits of a table's results", out_bits as usize, 64)?;
+        let missing = (1usize << bits).abs_diff(entries.len());
+        check_max("the difference between a table's entries and its places", missing, 0)?;
         let mask = crate::low_mask(out_bits);
-        match entries.iter().find(|&&v| v > mask) {
-            Some(&v) => beyond("an entry of a table", v as usize, mask as usize),
-            None => Ok(Self {
-                bits,
-                out_bits,
-                backwards: entries.iter().rev().chain(entries.iter().rev()).copied().collect(),
-            }),
+        if let Some(&v) = entries.iter().find(|&&v| v > mask) {
+            return beyond("an entry of a table", v as usize, mask as usize);
         }
+        let backwards = entries.iter().rev().chain(entries.iter().rev()).copied().collect();
+        Ok(Self { bits, out_bits, backwards })
+    }
+
+    /// Checks that the table's input has as many bits as its keys.
+    pub(super) fn check_key_bits(&self, bits: u32) -> Result<(), MpcError> {
+        check_max("the difference in bits between a table and its keys", bits.abs_diff(self.bits) as usize, 0)
     }
 
     /// Bits of the input.
@@ -99,13 +92,7 @@ pub fn one_hot(
     mut each: impl FnMut(usize, &[Block]),
 ) -> Result<(), MpcError> {
     let shape = keys.shape();
-    if shape.bits() > MAX_BITS {
-        return Err(MpcError::OutOfRange {
-            what: "the bits of a table with tags",
-            max: MAX_BITS as usize,
-            got: shape.bits() as usize,
-        });
-    }
+    check_max("the bits of a table with tags", shape.bits() as usize, MAX_BITS as usize)?;
     let mut tree = Expander::new(1 << shape.bits());
     for g in 0..keys.len().div_ceil(GROUP) {
         let m = keys.group_len(g);
@@ -138,14 +125,8 @@ pub fn look_up(
     points: &[u64],
     out: &mut [Block],
 ) -> Result<(), MpcError> {
-    let (bits, out_bits) = (keys.shape().bits(), table.out_bits as usize);
-    if bits != table.bits {
-        return Err(MpcError::OutOfRange {
-            what: "the difference in bits between a table and its keys",
-            max: 0,
-            got: bits.abs_diff(table.bits) as usize,
-        });
-    }
+    table.check_key_bits(keys.shape().bits())?;
+    let out_bits = table.out_bits as usize;
     assert!(
         points.len() == keys.len() && out.len() == keys.len() * out_bits,
         "a point and {out_bits} results for each key"

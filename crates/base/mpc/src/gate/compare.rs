@@ -24,12 +24,10 @@ use crate::{MpcError, Ots, Session};
 const LEAVES: Tag = Tag::new(0x0311, "comparison leaves");
 
 impl CompareSpec {
-    /// Planes of the leaf message.
     fn message_planes(&self) -> usize {
         self.per_digit(direct::message_planes, |d| d.bits as usize)
     }
 
-    /// Bytes of one plane.
     fn plane_bytes(&self) -> usize {
         self.n.div_ceil(8)
     }
@@ -110,16 +108,13 @@ impl Material {
 }
 
 /// The client's material for a batch of sign tests.
-pub struct ClientCompare(Material);
+pub(super) struct ClientCompare(Material);
 
 /// The server's material for a batch of sign tests.
-pub struct ServerCompare(Material);
+pub(super) struct ServerCompare(Material);
 
 impl ClientCompare {
     /// Offline, with the client's share `c` (`[n]`, in `[0, 2^width)`).
-    ///
-    /// # Errors
-    /// Channel and OT errors.
     pub fn offline(spec: &CompareSpec, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let numbers = client_numbers(spec, c);
         let leaves = match spec.is_direct() {
@@ -133,9 +128,6 @@ impl ClientCompare {
     }
 
     /// Online: the client's share of `[y >= 0]`. `c` is the share given to `offline`.
-    ///
-    /// # Errors
-    /// Channel errors.
     pub fn online(self, spec: &CompareSpec, c: &[u64], session: &mut Session<'_>) -> Result<Bits, MpcError> {
         let numbers = client_numbers(spec, c);
         let message = planes::recv(session.channel, LEAVES, spec.message_planes(), spec.n)?;
@@ -157,15 +149,10 @@ impl ClientCompare {
         Ok(lt.xor(&bit_plane(c, spec.width - 1)))
     }
 
-    /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         self.0.write(out);
     }
 
-    /// Reads the material.
-    ///
-    /// # Errors
-    /// `Material` if too few bytes are left.
     pub fn read(spec: &CompareSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
         Ok(Self(Material::read(spec, spec.per_digit(direct::client_planes, masked::client_planes), reader)?))
     }
@@ -180,9 +167,6 @@ fn take<'a>(list: &mut &'a [Bits], count: usize) -> &'a [Bits] {
 
 impl ServerCompare {
     /// Offline; independent of the server's values.
-    ///
-    /// # Errors
-    /// Channel and OT errors.
     pub fn offline(spec: &CompareSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let leaves = match spec.is_direct() {
             true => LeafMaterial::without_constants(direct::server_offline(spec, session, ots)?, spec.digits().count()),
@@ -193,9 +177,6 @@ impl ServerCompare {
 
     /// Online, first message: sends leaves for the server's share `s` (`[n]`, in `[0, 2^width)`).
     /// Follow with `finish`.
-    ///
-    /// # Errors
-    /// Channel errors.
     pub fn start(self, spec: &CompareSpec, s: &[u64], session: &mut Session<'_>) -> Result<StartedCompare, MpcError> {
         let numbers = transpose::planes(s, spec.width as usize - 1);
         let mut material = &self.0.leaves[..];
@@ -212,22 +193,17 @@ impl ServerCompare {
         Ok(StartedCompare { leaves, tree: self.0.tree, top: bit_plane(s, spec.width - 1).not() })
     }
 
-    /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         self.0.write(out);
     }
 
-    /// Reads the material.
-    ///
-    /// # Errors
-    /// `Material` if too few bytes are left.
     pub fn read(spec: &CompareSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
         Ok(Self(Material::read(spec, spec.per_digit(direct::server_planes, masked::server_planes), reader)?))
     }
 }
 
 /// A server's sign test whose leaf message has been sent.
-pub struct StartedCompare {
+pub(super) struct StartedCompare {
     leaves: Vec<Leaf>,
     tree: Vec<Bits>,
     top: Bits,
@@ -235,9 +211,6 @@ pub struct StartedCompare {
 
 impl StartedCompare {
     /// Online, the rest: the server's share of `[y >= 0]`.
-    ///
-    /// # Errors
-    /// Channel errors.
     pub fn finish(self, spec: &CompareSpec, session: &mut Session<'_>) -> Result<Bits, MpcError> {
         let lt = spec.tree().online(self.leaves, self.tree, session)?;
         Ok(lt.xor(&self.top))

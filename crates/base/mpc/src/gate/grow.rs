@@ -103,7 +103,7 @@ impl ServerGrow {
     /// `2^width`).
     pub fn online(self, spec: &WrapSpec, differences: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, MpcError> {
         let flip = self.rho.xor(&bit_plane(differences, spec.width - 1));
-        planes::send(session.channel, FLIP, std::slice::from_ref(&flip))?;
+        planes::send_one(session.channel, FLIP, &flip)?;
         let growth = session.channel.recv_packed(GROWTH, spec.n, spec.extra)?;
         let zipped = differences.iter().zip(growth).zip(self.share.values()).zip(flip.masks());
         let widened = zipped.map(|(((&z, u), share), flip)| {
@@ -127,39 +127,30 @@ impl ServerGrow {
 mod tests {
     use super::*;
     use crate::session::run_sessions;
+    use crate::tests::{add, subtract, with_all_shares};
 
     /// Every value, every share and every upper part of small rings.
     #[test]
     fn growing_is_exact_for_all_shares() {
         for (width, extra) in [(2u32, 1u32), (2, 3), (3, 2), (4, 1), (4, 3), (5, 2)] {
-            let (mut z, mut target) = (Vec::new(), Vec::new());
-            for value in 0..1u64 << (width - 1) {
-                for share in 0..1u64 << (width + extra) {
-                    z.push(value);
-                    target.push(share);
-                }
-            }
+            let (z, target) = with_all_shares(0..1 << (width - 1), width + extra);
             let spec = WrapSpec { n: z.len(), width, extra };
-            let differences: Vec<u64> =
-                z.iter().zip(&target).map(|(z, r)| z.wrapping_sub(*r) & low_mask(width)).collect();
+            let differences = subtract(&z, &target, width);
             // Ideal OTs of several seeds, so that each element has both choices.
             for seed in 0..4 {
                 let ((), server) = run_sessions(
                     seed,
                     |session, mut ots| {
-                        let client_grow =
-                            ClientGrow::offline(&spec, &target, session, &mut ots).expect("client offline");
-                        client_grow.online(&spec, &target, session).expect("client online");
+                        let grow = ClientGrow::offline(&spec, &target, session, &mut ots).expect("client offline");
+                        grow.online(&spec, &target, session).expect("client online");
                         session.channel.flush().expect("flush");
                     },
                     |session, mut ots| {
-                        let server_grow = ServerGrow::offline(&spec, session, &mut ots).expect("server offline");
-                        server_grow.online(&spec, &differences, session).expect("server online")
+                        let grow = ServerGrow::offline(&spec, session, &mut ots).expect("server offline");
+                        grow.online(&spec, &differences, session).expect("server online")
                     },
                 );
-                for ((z, r), s) in z.iter().zip(&target).zip(server) {
-                    assert_eq!(r.wrapping_add(s) & spec.ring(), *z, "{width}+{extra} bits, share {r}");
-                }
+                assert_eq!(add(&target, &server, width + extra), z, "{width}+{extra} bits");
             }
         }
     }

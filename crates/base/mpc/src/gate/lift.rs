@@ -96,6 +96,7 @@ impl LiftSpec {
 mod tests {
     use super::*;
     use crate::session::run_sessions;
+    use crate::tests::{add, assert_sent};
     use proptest::prelude::*;
     use tacit_net::Phase;
 
@@ -112,11 +113,9 @@ mod tests {
             },
         );
         let (up, down) = spec.bytes();
-        assert!(
-            (up as u64..up as u64 + 32).contains(&client_result.1)
-                && (down as u64..down as u64 + 32).contains(&server_result.1)
-        );
-        client_result.0.iter().zip(&server_result.0).map(|(c, s)| c.wrapping_add(*s) & low_mask(spec.width)).collect()
+        assert_sent(client_result.1, up, 2);
+        assert_sent(server_result.1, down, 2);
+        add(&client_result.0, &server_result.0, spec.width)
     }
 
     proptest! {

@@ -29,13 +29,14 @@ use std::borrow::Cow;
 
 use tacit_net::Tag;
 
-pub use compare::{ClientCompare, ServerCompare};
 pub use lift::LiftSpec;
-pub use mux::{ClientMux, MuxSpec, ServerMux};
-pub use spec::{CompareSpec, Leaves};
+pub use spec::Leaves;
 pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
 
+use self::compare::{ClientCompare, ServerCompare};
 use self::grow::{ClientGrow, ServerGrow};
+use self::mux::{ClientMux, MuxSpec, ServerMux};
+use self::spec::CompareSpec;
 use crate::codec::{Reader, Writer};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Ots, Session, low_mask, packed_bytes};
@@ -230,6 +231,47 @@ pub fn slices<T: AsRef<[u64]>>(lists: &[T]) -> Vec<&[u64]> {
     lists.iter().map(AsRef::as_ref).collect()
 }
 
+/// Adds the shares of the addends, one list for each of the first results.
+fn add_bases(shares: &mut [Vec<u64>], bases: &[&[u64]]) {
+    for (share, base) in shares.iter_mut().zip(bases) {
+        share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
+    }
+}
+
+/// The client's part of a move: sends the differences of its results, with their addends, to its final
+/// shares `targets`.
+pub(crate) fn send_differences(
+    tag: Tag,
+    mut shares: Vec<Vec<u64>>,
+    widths: &[u32],
+    bases: &[&[u64]],
+    targets: &[&[u64]],
+    session: &mut Session<'_>,
+) -> Result<(), MpcError> {
+    add_bases(&mut shares, bases);
+    for ((share, target), &width) in shares.iter_mut().zip(targets).zip(widths) {
+        share.iter_mut().zip(*target).for_each(|(z, r)| *z = z.wrapping_sub(*r));
+        session.channel.send_packed(tag, share, width)?;
+    }
+    Ok(())
+}
+
+/// The server's part of a move: adds the addends and the client's differences, and reduces.
+pub(crate) fn add_differences(
+    tag: Tag,
+    shares: &mut [Vec<u64>],
+    widths: &[u32],
+    bases: &[&[u64]],
+    session: &mut Session<'_>,
+) -> Result<(), MpcError> {
+    add_bases(shares, bases);
+    for (share, &width) in shares.iter_mut().zip(widths) {
+        let differences = session.channel.recv_packed(tag, share.len(), width)?;
+        share.iter_mut().zip(differences).for_each(|(z, d)| *z = z.wrapping_add(d) & low_mask(width));
+    }
+    Ok(())
+}
+
 impl ClientGate {
     /// Offline. `y` is the client's share of the tested value, `values` its shares of the
     /// multiplied ones, `targets` its final shares (all `[n]`).
@@ -244,10 +286,7 @@ impl ClientGate {
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
-        let wrap = match spec.mux.wrap {
-            Some(shape) => Some(ClientWrap::offline(&shape, values[0], session, ots)?),
-            None => None,
-        };
+        let wrap = spec.mux.wrap.map(|shape| ClientWrap::offline(&shape, values[0], session, ots)).transpose()?;
         let compare = ClientCompare::offline(&spec.compare, &dropped(y, spec.drop), session, ots)?;
         let strings = client_values(spec, wrap.as_ref(), values);
         let mux = ClientMux::offline(&spec.mux, &slices(&strings), session, ots)?;
@@ -275,13 +314,7 @@ impl ClientGate {
         let bit = self.compare.online(&spec.compare, &dropped(y, spec.drop), session)?;
         let strings = slices(&strings);
         let shares = self.mux.finish(&spec.mux, &bit, &strings, &masked, mu.as_deref(), session)?;
-        for (index, (mut share, target)) in shares.into_iter().zip(targets).enumerate() {
-            share.iter_mut().zip(*target).for_each(|(z, r)| *z = z.wrapping_sub(*r));
-            if let Some(base) = bases.get(index) {
-                share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
-            }
-            session.channel.send_packed(MOVE, &share, spec.mux.widths[index])?;
-        }
+        send_differences(MOVE, shares, &spec.mux.widths, bases, targets, session)?;
         if let (Some(grow), Some(shape)) = (self.grow, spec.grow) {
             grow.online(&shape, targets[0], session)?;
         }
@@ -290,14 +323,10 @@ impl ClientGate {
 
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
-        if let Some(wrap) = &self.wrap {
-            wrap.write(out);
-        }
+        self.wrap.iter().for_each(|wrap| wrap.write(out));
         self.compare.write(out);
         self.mux.write(out);
-        if let Some(grow) = &self.grow {
-            grow.write(out);
-        }
+        self.grow.iter().for_each(|grow| grow.write(out));
     }
 
     /// Reads the material.
@@ -340,10 +369,8 @@ impl ServerGate {
         bases: &[&[u64]],
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
-        let widened = match spec.mux.wrap {
-            Some(shape) => Some(self.wrap.as_ref().expect(WRAP).online(&shape, values[0], session)?),
-            None => None,
-        };
+        let wrap = || self.wrap.as_ref().expect(WRAP);
+        let widened = spec.mux.wrap.map(|shape| wrap().online(&shape, values[0], session)).transpose()?;
         let widened_share = widened.as_ref().map(|(_, share)| [share.as_slice()]);
         let values = widened_share.as_ref().map_or(values, |one| &one[..]);
         let mu = widened.as_ref().map(|(mu, _)| mu.as_slice());
@@ -351,14 +378,7 @@ impl ServerGate {
         let started = self.compare.start(&spec.compare, &dropped(y, spec.drop), session)?;
         let bit = started.finish(&spec.compare, session)?;
         let mut shares = self.mux.finish(&spec.mux, &bit, values, mu, session)?;
-        for (index, share) in shares.iter_mut().enumerate() {
-            let width = spec.mux.widths[index];
-            let difference = session.channel.recv_packed(MOVE, spec.n(), width)?;
-            if let Some(base) = bases.get(index) {
-                share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
-            }
-            share.iter_mut().zip(difference).for_each(|(z, d)| *z = z.wrapping_add(d) & low_mask(width));
-        }
+        add_differences(MOVE, &mut shares, &spec.mux.widths, bases, session)?;
         if let (Some(grow), Some(shape)) = (self.grow, spec.grow) {
             shares[0] = grow.online(&shape, &shares[0], session)?;
         }
@@ -367,14 +387,10 @@ impl ServerGate {
 
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
-        if let Some(wrap) = &self.wrap {
-            wrap.write(out);
-        }
+        self.wrap.iter().for_each(|wrap| wrap.write(out));
         self.compare.write(out);
         self.mux.write(out);
-        if let Some(grow) = &self.grow {
-            grow.write(out);
-        }
+        self.grow.iter().for_each(|grow| grow.write(out));
     }
 
     /// Reads the material.

@@ -23,10 +23,11 @@ use tacit_net::Tag;
 
 use super::wrap::WrapSpec;
 use crate::codec::{Packed, Reader, Writer};
+use crate::error::check_max;
 use crate::ot::{ReceiverWords, SenderWords};
 use crate::planes;
 use crate::wire::PackedMessages;
-use crate::{MpcError, Ots, Session, low_mask};
+use crate::{MpcError, Ots, Role, Session, low_mask};
 
 const CLIENT_PART: Tag = Tag::new(0x0330, "multiplexer, client's part");
 const SERVER_PART: Tag = Tag::new(0x0331, "multiplexer, server's part");
@@ -34,7 +35,7 @@ const OPENING: Tag = Tag::new(0x0332, "multiplexer opening");
 
 /// Public shape of a batch of multiplexers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MuxSpec {
+pub(super) struct MuxSpec {
     /// Elements.
     pub n: usize,
     /// Ring of each multiplied value, in bits; together with the wrap's bits at most 64.
@@ -62,10 +63,7 @@ impl MuxSpec {
     /// further bits would be sent unmasked.
     fn check(&self) -> Result<(), MpcError> {
         let bits = self.client_strings().iter().map(|&w| w as usize).sum();
-        if bits > u64::BITS as usize {
-            return Err(MpcError::OutOfRange { what: "bits of a multiplexer's strings", max: 64, got: bits });
-        }
-        Ok(())
+        check_max("bits of a multiplexer's strings", bits, u64::BITS as usize)
     }
 }
 
@@ -94,7 +92,7 @@ fn negate_if(value: u64, mask: u64) -> u64 {
 }
 
 /// The client's material.
-pub struct ClientMux {
+pub(super) struct ClientMux {
     lambda: Bits,
     /// For each string, the client's share of `lambda * X_c`. For a value, plus the pad of the
     /// server's part: the two are only used together.
@@ -102,7 +100,7 @@ pub struct ClientMux {
 }
 
 /// The server's material.
-pub struct ServerMux {
+pub(super) struct ServerMux {
     lambda: Bits,
     /// For each string, the server's share of `lambda * X_c`. For a value, minus the pad `p0` of
     /// its own part.
@@ -117,7 +115,7 @@ impl ClientMux {
     /// part instead.
     ///
     /// # Errors
-    /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
+    /// `OutOfRange` for strings of more than 64 bits in all.
     pub fn offline(
         spec: &MuxSpec,
         values: &[&[u64]],
@@ -164,9 +162,6 @@ impl ClientMux {
 
     /// Online, first: receives the server's masked part (after the server's `start`), for
     /// [`finish`](Self::finish).
-    ///
-    /// # Errors
-    /// Channel errors.
     pub fn start(&self, spec: &MuxSpec, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
         if spec.constant.is_some() {
             return Ok(Vec::new());
@@ -183,9 +178,6 @@ impl ClientMux {
     /// Online, last: opens the bit (the client's share of it is `bit`) and returns the client's
     /// shares of `b X`, one `[n]` per value. `values` are those of `offline`, `masked` is the
     /// result of `start`, `mu` is the wrap's message. Sends the client's opening without a flush.
-    ///
-    /// # Errors
-    /// Channel errors.
     pub fn finish(
         self,
         spec: &MuxSpec,
@@ -195,11 +187,7 @@ impl ClientMux {
         mu: Option<&[u64]>,
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
-        let own_opening = bit.xor(&self.lambda);
-        let mut open = planes::recv(session.channel, OPENING, 1, spec.n)?;
-        planes::send(session.channel, OPENING, std::slice::from_ref(&own_opening))?;
-        open[0].xor_assign(&own_opening);
-        let flips = open[0].masks();
+        let flips = open(bit.xor(&self.lambda), session)?;
         let mut parts: Vec<Vec<u64>> = self.shares.iter().map(Packed::values).collect();
         for (part, masked) in parts.iter_mut().zip(masked) {
             part.iter_mut().zip(masked).for_each(|(z, t)| *z = z.wrapping_add(*t));
@@ -215,16 +203,11 @@ impl ClientMux {
         Ok(parts)
     }
 
-    /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         out.planes(std::slice::from_ref(&self.lambda));
         self.shares.iter().for_each(|p| out.packed(p));
     }
 
-    /// Reads the material.
-    ///
-    /// # Errors
-    /// `Material` if too few bytes are left.
     pub fn read(spec: &MuxSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
         let lambda = reader.plane(spec.n)?;
         let shares = spec.client_strings().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
@@ -237,7 +220,7 @@ impl ServerMux {
     /// masked part instead.
     ///
     /// # Errors
-    /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
+    /// `OutOfRange` for strings of more than 64 bits in all.
     pub fn offline(spec: &MuxSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         spec.check()?;
         if let Some(constant) = spec.constant {
@@ -285,9 +268,6 @@ impl ServerMux {
 
     /// Online, first: sends the masked part of the server's values, one `[n]` per value, unless
     /// they are constant.
-    ///
-    /// # Errors
-    /// Channel errors.
     pub fn start(&self, spec: &MuxSpec, values: &[&[u64]], session: &mut Session<'_>) -> Result<(), MpcError> {
         let flips = self.lambda.masks();
         for ((x, differences), &width) in values.iter().zip(&self.pad_differences).zip(&spec.widths) {
@@ -302,9 +282,6 @@ impl ServerMux {
 
     /// Online, last: opens the bit and returns the server's shares of `b X`. Arguments as for the
     /// client.
-    ///
-    /// # Errors
-    /// Channel errors.
     pub fn finish(
         self,
         spec: &MuxSpec,
@@ -313,11 +290,7 @@ impl ServerMux {
         mu: Option<&[u64]>,
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
-        let own_opening = bit.xor(&self.lambda);
-        planes::send(session.channel, OPENING, std::slice::from_ref(&own_opening))?;
-        let mut open = planes::recv(session.channel, OPENING, 1, spec.n)?;
-        open[0].xor_assign(&own_opening);
-        let (flips, chosen) = (open[0].masks(), self.lambda.masks());
+        let (flips, chosen) = (open(bit.xor(&self.lambda), session)?, self.lambda.masks());
         let mut parts: Vec<Vec<u64>> = self.shares.iter().map(Packed::values).collect();
         for (part, x) in parts.iter_mut().zip(values) {
             part.iter_mut().zip(*x).zip(&chosen).for_each(|((z, x), chosen)| *z = z.wrapping_add(x & chosen));
@@ -333,16 +306,11 @@ impl ServerMux {
         Ok(parts)
     }
 
-    /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         out.planes(std::slice::from_ref(&self.lambda));
         self.shares.iter().chain(&self.pad_differences).for_each(|p| out.packed(p));
     }
 
-    /// Reads the material.
-    ///
-    /// # Errors
-    /// `Material` if too few bytes are left.
     pub fn read(spec: &MuxSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
         let lambda = reader.plane(spec.n)?;
         let shares = spec.client_strings().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
@@ -350,6 +318,13 @@ impl ServerMux {
             spec.server_parts().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
         Ok(Self { lambda, shares, pad_differences })
     }
+}
+
+/// Opens a bit of each element; returns all ones where it is 1. The server sends first.
+fn open(own_bits: Bits, session: &mut Session<'_>) -> Result<Vec<u64>, MpcError> {
+    let (n, own_bits, sends_first) = (own_bits.len(), [own_bits], session.role == Role::Server);
+    let peer_bits = planes::exchange(session.channel, OPENING, &own_bits, n, sends_first)?;
+    Ok(own_bits[0].xor(&peer_bits[0]).masks())
 }
 
 /// Adds `2^w mu (b mc)` to the first value and reduces all values into their rings.

@@ -259,12 +259,12 @@ pub(super) fn offline(
     for (index, &node) in nodes.iter().enumerate() {
         let (received, sent) = run_both_ways(session, ots, n, node.opened() - 1)?;
         let a = received.choice;
-        let others = (0..node.opened() - 1).map(|i| {
-            let mask = sent.m0[i].xor(&sent.m1[i]);
-            let with_a = cross(&a, &mask, &received.m[i], &sent.m0[i]);
-            [mask, with_a]
-        });
-        let others: Vec<[Bits; 2]> = others.collect();
+        let mut others = Vec::new();
+        for (received, (m0, m1)) in received.m.iter().zip(sent.m0.iter().zip(&sent.m1)) {
+            let mask = m0.xor(m1);
+            let with_a = cross(&a, &mask, received, m0);
+            others.push([mask, with_a]);
+        }
         if node.is_three() {
             let (received, sent) = run_both_ways(session, ots, n, 2 * node.lower())?;
             corrections.push(received.choice.xor(&others[1][0]));
@@ -276,7 +276,9 @@ pub(super) fn offline(
         all_products.push(Products { node, a, others, with_c: Vec::new() });
     }
     if !waiting.is_empty() {
-        let mut peer_corrections = exchange(session, &corrections, n)?.into_iter();
+        let sends_first = session.role == Role::Server;
+        let peer_corrections = planes::exchange(session.channel, CORRECTIONS, &corrections, n, sends_first)?;
+        let mut peer_corrections = peer_corrections.into_iter();
         for Waiting { index, received, mut sent } in waiting {
             let mut next = || peer_corrections.next().expect("both parties send as many corrections");
             let flip = next();
@@ -298,16 +300,4 @@ pub(super) fn offline(
 /// Returns the `eq` of a group that has one.
 fn eq_of(leaves: &[Leaf], i: usize) -> &Bits {
     leaves[i].eq.as_ref().expect("only the lowest group has no `eq`, and nothing multiplies it")
-}
-
-/// Sends planes and receives as many; the server sends first.
-fn exchange(session: &mut Session<'_>, own_planes: &[Bits], n: usize) -> Result<Vec<Bits>, MpcError> {
-    if session.role == Role::Server {
-        planes::send(session.channel, CORRECTIONS, own_planes)?;
-    }
-    let peer_planes = planes::recv(session.channel, CORRECTIONS, own_planes.len(), n)?;
-    if session.role == Role::Client {
-        planes::send(session.channel, CORRECTIONS, own_planes)?;
-    }
-    Ok(peer_planes)
 }

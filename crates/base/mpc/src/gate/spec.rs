@@ -26,7 +26,7 @@ const MAX_BITS: u32 = 4;
 
 /// Public shape of a batch of sign tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompareSpec {
+pub(super) struct CompareSpec {
     pub(super) n: usize,
     pub(super) width: u32,
     pub(super) leaves: Leaves,
@@ -79,12 +79,11 @@ impl CompareSpec {
         Self { n, width: bits + 1, leaves, digits, joins }
     }
 
-    /// Number of elements.
     pub fn n(&self) -> usize {
         self.n
     }
 
-    /// Ring width, in bits.
+    /// In bits.
     pub fn width(&self) -> u32 {
         self.width
     }
@@ -111,7 +110,7 @@ impl CompareSpec {
     }
 }
 
-/// Returns the smallest number of digits for `bits` bits if a digit has `max_bits` bits at most.
+/// The smallest number of digits of at most `max_bits` bits each.
 fn min_digits(bits: u32, max_bits: u32) -> usize {
     bits.div_ceil(max_bits.clamp(1, MAX_BITS)) as usize
 }

@@ -35,7 +35,6 @@ impl<'a> Tree<'a> {
         Self { n, levels }
     }
 
-    /// All nodes, level by level, the lowest first.
     fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
         self.levels.iter().flatten().copied()
     }
@@ -127,13 +126,7 @@ impl<'a> Tree<'a> {
             openings.extend(node.mask_operands(groups, masks));
             unjoined = following;
         }
-        if sends_first {
-            planes::send(session.channel, OPENINGS, &openings)?;
-        }
-        let peer_openings = planes::recv(session.channel, OPENINGS, openings.len(), self.n)?;
-        if !sends_first {
-            planes::send(session.channel, OPENINGS, &openings)?;
-        }
+        let peer_openings = planes::exchange(session.channel, OPENINGS, &openings, self.n, sends_first)?;
         for (a, b) in openings.iter_mut().zip(&peer_openings) {
             a.xor_assign(b);
         }
@@ -216,7 +209,7 @@ impl Joins {
         Self { best }
     }
 
-    /// Number of levels for `digits` digits: even, since two levels take one round trip.
+    /// An even number, since two levels take one round trip.
     fn levels(digits: usize) -> usize {
         match digits {
             0..=1 => 0,
@@ -276,7 +269,7 @@ fn nodes(LevelNodes { threes, twos }: LevelNodes) -> impl Iterator<Item = Node> 
     (0..threes + twos).map(move |i| Node { groups: if i < threes { 3 } else { 2 }, with_eq: i > 0, folded: false })
 }
 
-/// Returns the cost of a node, in eighths of an offline bit.
+/// In eighths of an offline bit.
 fn node_cost(node: Node, weight: usize) -> usize {
     2 * (8 * (weight * node.opened() + node.corrections()) + OT_EIGHTHS * node.ots())
 }

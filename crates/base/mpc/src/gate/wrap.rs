@@ -11,7 +11,6 @@
 //! Cost per element: 1 ROT (client receives); offline 1 bit client to server; online `k` bits server to
 //! client.
 
-use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
 use crate::codec::{Packed, Reader, Writer};
@@ -117,7 +116,7 @@ impl ServerWrap {
     /// Channel and OT errors.
     pub fn offline(spec: &WrapSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let SenderWords { mut m0, mut m1 } = ots.sender.words(session.channel, spec.n)?;
-        let swap: Vec<Bits> = planes::recv(session.channel, CHOICE, 1, spec.n)?;
+        let swap = planes::recv(session.channel, CHOICE, 1, spec.n)?;
         for ((a, b), swap) in m0.iter_mut().zip(&mut m1).zip(swap[0].masks()) {
             let t = (*a ^ *b) & swap;
             *a ^= t;

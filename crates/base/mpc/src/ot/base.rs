@@ -5,7 +5,6 @@
 //! keys `H(i, A, B, aB)` and `H(i, A, B, a(B - A))`. One round, 32 bytes to the receiver and 32 per
 //! OT back. `B` is uniform for any `c`; the other key is the hash of a Diffie-Hellman value that
 //! the receiver cannot compute.
-//! receiver cannot compute.
 
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
@@ -19,12 +18,12 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::POINT_BYTES;
 use crate::MpcError;
+use crate::error::misbehaviour;
 use crate::hash::hash;
 
 const KEY: Tag = Tag::new(0x0201, "base OT key");
 const CHOICES: Tag = Tag::new(0x0202, "base OT choices");
 
-/// Draws a scalar.
 fn scalar(prg: &mut Prg) -> Zeroizing<Scalar> {
     let mut wide = Zeroizing::new([0; 64]);
     prg.fill_bytes(&mut *wide);
@@ -85,7 +84,7 @@ pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, choices: &Bits, context: 
     let a = ch.recv(KEY, POINT_BYTES)?;
     let public = point(&a)?;
     if public == RistrettoPoint::identity() {
-        return Err(MpcError::Misbehaviour { step: "base OT", what: "the neutral element as a key" });
+        return misbehaviour("base OT", "the neutral element as a key");
     }
     let mut message = Vec::with_capacity(choices.len() * POINT_BYTES);
     let mut keys = Vec::with_capacity(choices.len());
@@ -108,18 +107,17 @@ pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, choices: &Bits, context: 
 mod tests {
     use super::*;
     use crate::run_pair;
-    use tacit_arith::prg::Seed;
+    use crate::tests::prg;
 
     #[test]
     fn receiver_gets_the_chosen_keys_only() {
-        let choices = Bits::random(&mut Prg::from_seed(Seed([3; 16])), 20);
+        let choices = Bits::random(&mut prg(3), 20);
         let (keys, chosen) = run_pair(
             |ch| {
-                let mut prg = Prg::from_seed(Seed([1; 16]));
-                let sender = Sender::start(ch, &mut prg, 5).unwrap();
+                let sender = Sender::start(ch, &mut prg(1), 5).unwrap();
                 sender.finish(ch, 20).unwrap()
             },
-            |ch| receive(ch, &mut Prg::from_seed(Seed([2; 16])), &choices, 5).unwrap(),
+            |ch| receive(ch, &mut prg(2), &choices, 5).unwrap(),
         );
         for (i, (pair, actual)) in keys.iter().zip(&chosen).enumerate() {
             assert!(pair[choices.get(i) as usize] == *actual && pair[!choices.get(i) as usize] != *actual);
@@ -130,17 +128,14 @@ mod tests {
     #[test]
     fn bad_elements_are_errors() {
         let bad = |bytes: Vec<u8>| {
-            run_pair(
-                |ch| receive(ch, &mut Prg::from_seed(Seed([2; 16])), &Bits::zeros(2), 0),
-                move |ch| ch.send(KEY, &bytes).unwrap(),
-            )
-            .0
+            run_pair(|ch| receive(ch, &mut prg(2), &Bits::zeros(2), 0), move |ch| ch.send(KEY, &bytes).unwrap()).0
         };
-        assert!(matches!(bad(vec![0xff; 32]), Err(MpcError::Misbehaviour { .. })));
-        assert!(matches!(bad(vec![0; 32]), Err(MpcError::Misbehaviour { .. })));
+        for byte in [0xff, 0] {
+            assert!(matches!(bad(vec![byte; 32]), Err(MpcError::Misbehaviour { .. })), "{byte}");
+        }
         assert!(matches!(bad(vec![0; 31]), Err(MpcError::Net(_))));
         let (result, ()) = run_pair(
-            |ch| Sender::start(ch, &mut Prg::from_seed(Seed([1; 16])), 0).unwrap().finish(ch, 1),
+            |ch| Sender::start(ch, &mut prg(1), 0).unwrap().finish(ch, 1),
             |ch| {
                 // Reads the key first: a disconnected peer would cause another error.
                 ch.recv(KEY, 32).unwrap();

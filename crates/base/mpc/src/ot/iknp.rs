@@ -96,19 +96,17 @@ pub(super) fn send(ch: &mut Channel, delta: Block, seeds: &[Block], n: usize) ->
 mod tests {
     use super::*;
     use crate::run_pair;
-    use tacit_arith::prg::Seed;
+    use crate::tests::prg;
 
     #[test]
     fn outputs_are_correlated_by_delta() {
-        let mut prg = Prg::from_seed(Seed([9; 16]));
-        let delta = Block(prg.next_block().0 | 1);
-        let pairs: Vec<[Block; 2]> = (0..BASE).map(|_| [prg.next_block(), prg.next_block()]).collect();
+        let mut stream = prg(9);
+        let delta = Block(stream.next_block().0 | 1);
+        let pairs: Vec<[Block; 2]> = (0..BASE).map(|_| [stream.next_block(), stream.next_block()]).collect();
         let chosen: Vec<Block> = (0..BASE).map(|i| pairs[i][(delta.0 >> (i + 1) & 1) as usize]).collect();
         for n in [1, 64, 200] {
-            let (r, s) = run_pair(
-                |ch| receive(ch, &mut Prg::from_seed(Seed([4; 16])), &pairs, n).unwrap(),
-                |ch| send(ch, delta, &chosen, n).unwrap(),
-            );
+            let (r, s) =
+                run_pair(|ch| receive(ch, &mut prg(4), &pairs, n).unwrap(), |ch| send(ch, delta, &chosen, n).unwrap());
             assert_eq!((r.len(), s.len()), (n, n));
             for (m, k) in r.iter().zip(&s) {
                 assert!(k.lsb() == 0 && *m == *k ^ (delta & Block::mask(m.lsb())));

@@ -24,6 +24,7 @@ use tacit_arith::bits::Bits;
 use tacit_net::Channel;
 
 use crate::MpcError;
+use crate::error::check_max;
 
 /// Bytes of a group element of the base OTs.
 const POINT_BYTES: usize = 32;
@@ -102,10 +103,7 @@ pub struct Ot<S, R> {
 }
 
 fn check_planes(k: usize) -> Result<(), MpcError> {
-    if k > MAX_PLANES {
-        return Err(MpcError::OutOfRange { what: "bits of an OT string", max: MAX_PLANES, got: k });
-    }
-    Ok(())
+    check_max("bits of an OT string", k, MAX_PLANES)
 }
 
 #[cfg(test)]

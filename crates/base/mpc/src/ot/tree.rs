@@ -64,16 +64,16 @@ pub(super) fn expand_punctured(hash: &CcrHash, cots: &[Block], corrections: &[Bl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tacit_arith::prg::{Prg, Seed};
+    use crate::tests::prg;
 
     #[test]
     fn leaves_differ_by_delta_at_the_chosen_position_only() {
         let hash = CcrHash::new(Block(5));
         for (seed, depth) in [(1, 1), (2, 2), (3, 3), (4, 7), (5, 9), (6, 10)] {
-            let mut prg = Prg::from_seed(Seed([seed; 16]));
-            let delta = Block(prg.next_block().0 | 1);
-            let keys: Vec<Block> = (0..depth).map(|_| prg.next_block() & CLEAR).collect();
-            let bits: Vec<u64> = (0..depth).map(|_| prg.next_u64() & 1).collect();
+            let mut stream = prg(seed);
+            let delta = Block(stream.next_block().0 | 1);
+            let keys: Vec<Block> = (0..depth).map(|_| stream.next_block() & CLEAR).collect();
+            let bits: Vec<u64> = (0..depth).map(|_| stream.next_u64() & 1).collect();
             let cots: Vec<Block> = keys.iter().zip(&bits).map(|(k, b)| *k ^ (delta & Block::mask(*b))).collect();
             let position: usize = bits.iter().enumerate().map(|(i, b)| ((1 ^ *b) as usize) << i).sum();
             let (mut v, mut w) = (vec![Block::ZERO; 1 << depth], vec![Block::ZERO; 1 << depth]);

@@ -66,7 +66,7 @@ use crate::fss::dpf::{self, Keys};
 use crate::fss::table::MAX_TABLE_BITS;
 use crate::fss::tree_hash::{Place, TreeHash};
 use crate::wire::PackedMessages;
-use crate::{MpcError, Role, Session, low_mask};
+use crate::{MpcError, Role, Session, draw_words, low_mask};
 
 const OPENED: Tag = Tag::new(0x0356, "masked indices of a table");
 const KEYS: Tag = Tag::new(0x0357, "keys of point functions");
@@ -105,14 +105,6 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// Draws `count` words of `width` bits.
-fn draw(prg: &mut Prg, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
-    let mut out = Zeroizing::new(vec![0; count]);
-    prg.fill_u64(&mut out);
-    out.iter_mut().for_each(|v| *v &= low_mask(width));
-    out
-}
-
 /// The public seed of a batch's keys. It comes from a separate generator, so it is no block under
 /// the key of the server's masks.
 fn public_seed(server: &Prg) -> [u8; 16] {
@@ -140,30 +132,22 @@ pub fn deal_look_up<E>(
     if spec.keys().is_some() {
         sink(&seed)?;
     }
-    for first in (0..block::count(spec.n)).step_by(block::AT_ONCE) {
-        let last = (first + block::AT_ONCE).min(block::count(spec.n));
-        let blocks = (first..last).into_par_iter().map(|index| {
-            let c = &c[block::range(spec.n, index)];
-            deal_block(spec, c, streams, seed, index)
-        });
-        let blocks: Vec<Zeroizing<Vec<u8>>> = blocks.collect();
-        blocks.iter().try_for_each(|block| sink(block))?;
-    }
-    Ok(())
+    let deal = |index| deal_block(spec, &c[block::range(spec.n, index)], streams, seed, index);
+    block::deal_blocks(spec.n, deal, sink)
 }
 
-/// Makes the server's material for one block; `c` holds the client's shares of its indices.
+/// `c` holds the client's shares of the block's indices.
 fn deal_block(spec: &LookUp, c: &[u64], streams: Sides<&Prg>, seed: [u8; 16], index: usize) -> Zeroizing<Vec<u8>> {
     let (client, server) = (Streams::new(streams.client, index), Streams::new(streams.server, index));
     let len = c.len();
-    let mut secrets = draw(&mut server.indices(), len, spec.index_bits());
+    let mut secrets = draw_words(&mut server.indices(), len, spec.index_bits());
     secrets.iter_mut().zip(c).for_each(|(rho, c)| *rho = rho.wrapping_sub(*c) & low_mask(spec.index_bits()));
     let pieces = Zeroizing::new(secrets.iter().map(|r| r >> spec.low).collect::<Vec<u64>>());
     let mut out = Zeroizing::new(Vec::with_capacity(spec.block_bytes(len) + 8));
     match spec.keys() {
         None => {
             let words = spec.words();
-            let mut vectors = draw(&mut client.vectors(), len * words, 64);
+            let mut vectors = draw_words(&mut client.vectors(), len * words, 64);
             for (vector, r) in vectors.chunks_exact_mut(words).zip(pieces.iter()) {
                 for (w, word) in vector.iter_mut().enumerate() {
                     let apart = (r >> 6) ^ w as u64;
@@ -180,10 +164,10 @@ fn deal_block(spec: &LookUp, c: &[u64], streams: Sides<&Prg>, seed: [u8; 16], in
         }
     }
     let mut client_stream = client.masks();
-    let mut masks = draw(&mut client_stream, len, spec.out_bits);
-    masks.iter_mut().zip(draw(&mut server.masks(), len, spec.out_bits).iter()).for_each(|(a, b)| *a ^= b);
+    let mut masks = draw_words(&mut client_stream, len, spec.out_bits);
+    masks.iter_mut().zip(draw_words(&mut server.masks(), len, spec.out_bits).iter()).for_each(|(a, b)| *a ^= b);
     for word in spec.words_dealt() {
-        let mut column = draw(&mut client_stream, len, 64);
+        let mut column = draw_words(&mut client_stream, len, 64);
         let values = masks.iter().zip(secrets.iter()).map(|(mask, secret)| spec.word(word, *mask, *secret));
         column.iter_mut().zip(values).for_each(|(a, value)| *a = value.wrapping_sub(*a));
         pack::pack_slice(&column, spec.word_bits(word), &mut out);
@@ -212,7 +196,7 @@ impl Half<'_> {
             Self::Server { prg, .. } => (Role::Server, prg),
         };
         let (streams, len) = (Streams::new(prg, index), xh.len());
-        let mut out = draw(&mut streams.masks(), len, spec.out_bits);
+        let mut out = draw_words(&mut streams.masks(), len, spec.out_bits);
         match spec.keys() {
             Some(shape) => {
                 let (seed, words) = match self {
@@ -235,7 +219,7 @@ impl Half<'_> {
             None => {
                 let words = spec.words();
                 let vectors = match self {
-                    Self::Client { .. } => draw(&mut streams.vectors(), len * words, 64),
+                    Self::Client { .. } => draw_words(&mut streams.vectors(), len * words, 64),
                     Self::Server { bytes: material, .. } => {
                         let bytes = &spec.block_material(material, index)[..spec.vector_bytes(len)];
                         Zeroizing::new(bytes.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w)).collect())
@@ -249,15 +233,19 @@ impl Half<'_> {
         Ok(out)
     }
 
-    /// The party's shares of a block's results in their ring, from the opened bits and the masked
-    /// numbers.
+    /// The party's shares of all results in their ring, from the opened bits and the masked numbers.
+    fn all_shares(&self, spec: &LookUp, opened: &[u64], xh: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
+        map_blocks(spec, opened, |index, opened| self.shares(spec, index, opened, &xh[block::range(spec.n, index)]))
+    }
+
+    /// The same for one block.
     fn shares(&self, spec: &LookUp, index: usize, opened: &[u64], xh: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
         let len = opened.len();
         let mut out = Zeroizing::new(vec![0; len]);
         let (mut stream, mut unread) = match self {
             Self::Client { prg, .. } => {
                 let mut stream = Streams::new(prg, index).masks();
-                drop(draw(&mut stream, len, spec.out_bits));
+                drop(draw_words(&mut stream, len, spec.out_bits));
                 (Some(stream), &[][..])
             }
             Self::Server { bytes, .. } => {
@@ -269,7 +257,7 @@ impl Half<'_> {
         for word in spec.words_dealt() {
             let width = spec.word_bits(word);
             let column = match &mut stream {
-                Some(stream) => draw(stream, len, 64),
+                Some(stream) => draw_words(stream, len, 64),
                 None => {
                     let (now, later) = unread.split_at((len * width as usize).div_ceil(8));
                     unread = later;
@@ -287,14 +275,16 @@ impl Half<'_> {
 }
 
 /// Calls `per_block` for each block with its index and its part of `values` (`[n]`), in parallel,
-/// and returns the results in order.
-fn map_blocks<T: Send>(
+/// and joins the results.
+fn map_blocks(
     spec: &LookUp,
     values: &[u64],
-    per_block: impl Fn(usize, &[u64]) -> Result<T, MpcError> + Sync,
-) -> Result<Vec<T>, MpcError> {
+    per_block: impl Fn(usize, &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> + Sync,
+) -> Result<Zeroizing<Vec<u64>>, MpcError> {
     let blocks = (0..block::count(spec.n)).into_par_iter();
-    blocks.map(|index| per_block(index, &values[block::range(spec.n, index)])).collect()
+    let parts = blocks.map(|index| per_block(index, &values[block::range(spec.n, index)]));
+    let parts: Vec<Zeroizing<Vec<u64>>> = parts.collect::<Result<_, _>>()?;
+    Ok(Zeroizing::new(parts.iter().flat_map(|part| part.iter().copied()).collect()))
 }
 
 /// The sum of the entries at which a share of a one-hot vector is 1. The time does not depend on
@@ -303,11 +293,6 @@ fn xor_selected(vector: &[u64], entries: &[u64]) -> u64 {
     vector.iter().zip(entries.chunks(64)).fold(0, |sum, (word, entries)| {
         entries.iter().enumerate().fold(sum, |sum, (j, entry)| sum ^ (entry & (word >> j & 1).wrapping_neg()))
     })
-}
-
-/// The results of all blocks, in order.
-fn join_blocks(parts: &[Zeroizing<Vec<u64>>]) -> Zeroizing<Vec<u64>> {
-    Zeroizing::new(parts.iter().flat_map(|part| part.iter().copied()).collect())
 }
 
 fn xor(a: &[u64], b: &[u64]) -> Zeroizing<Vec<u64>> {
@@ -330,12 +315,10 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
         return Err(MpcError::Material { what: format!("{} bytes of keys for {} look-ups", keys.len(), spec.n) });
     }
     let half = Half::Client { prg, keys: &keys };
-    let own_bits = join_blocks(&map_blocks(spec, &xh, |index, xh| half.masked_shares(spec, index, xh))?);
+    let own_bits = map_blocks(spec, &xh, |index, xh| half.masked_shares(spec, index, xh))?;
     session.channel.send_packed(BITS, &own_bits, spec.out_bits)?;
     let opened = xor(&own_bits, &peer_bits);
-    let shares =
-        map_blocks(spec, &opened, |index, opened| half.shares(spec, index, opened, &xh[block::range(spec.n, index)]))?;
-    let shares = join_blocks(&shares);
+    let shares = half.all_shares(spec, &opened, &xh)?;
     let differences = shares.iter().zip(target).map(|(y, r)| y.wrapping_sub(*r)).collect::<Vec<u64>>();
     let differences = Zeroizing::new(differences);
     Ok(session.channel.send_packed(MOVE, &differences, spec.width)?)
@@ -358,11 +341,11 @@ pub fn server_look_up(
         return Err(MpcError::Material { what });
     }
     let half = Half::Server { prg, bytes };
-    let xh = join_blocks(&map_blocks(spec, s, |index, s| {
-        let rho = draw(&mut Streams::new(prg, index).indices(), s.len(), spec.index_bits());
+    let xh = map_blocks(spec, s, |index, s| {
+        let rho = draw_words(&mut Streams::new(prg, index).indices(), s.len(), spec.index_bits());
         let sums = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(*r) & low_mask(spec.index_bits()));
         Ok(Zeroizing::new(sums.collect()))
-    })?);
+    })?;
     session.channel.send_packed(OPENED, &xh, spec.index_bits())?;
     if let Some(shape) = spec.keys() {
         let blocks = 0..block::count(spec.n);
@@ -370,13 +353,11 @@ pub fn server_look_up(
         let parts: Vec<&[u8]> = std::iter::once(&bytes[..spec.head()]).chain(keys).collect();
         session.channel.send(KEYS, &parts.concat())?;
     }
-    let own_bits = join_blocks(&map_blocks(spec, &xh, |index, xh| half.masked_shares(spec, index, xh))?);
+    let own_bits = map_blocks(spec, &xh, |index, xh| half.masked_shares(spec, index, xh))?;
     session.channel.send_packed(BITS, &own_bits, spec.out_bits)?;
     let peer_bits = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
     let opened = xor(&own_bits, &peer_bits);
-    let parts =
-        map_blocks(spec, &opened, |index, opened| half.shares(spec, index, opened, &xh[block::range(spec.n, index)]))?;
-    let mut shares = join_blocks(&parts).to_vec();
+    let mut shares = half.all_shares(spec, &opened, &xh)?.to_vec();
     let differences = Zeroizing::new(session.channel.recv_packed(MOVE, spec.n, spec.width)?);
     shares.iter_mut().zip(differences.iter()).for_each(|(y, d)| *y = y.wrapping_add(*d) & low_mask(spec.width));
     Ok(shares)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::{DealtCost, block};
 use super::{MAX_INDEX_BITS, ONE_HOT_BITS};
-use crate::error::beyond;
+use crate::error::{beyond, check_max};
 use crate::fss::dpf::Shape;
 use crate::fss::table::Table;
 use crate::{MpcError, low_mask, packed_bytes};
@@ -70,10 +70,7 @@ fn offsets_from_lowest(entries: &[i64], width: u32) -> Result<(Vec<u64>, i64, u3
     let low = entries.iter().copied().min().unwrap_or(0);
     let offsets: Vec<u64> = entries.iter().map(|&e| e.wrapping_sub(low) as u64).collect();
     let bits = offsets.iter().copied().max().unwrap_or(0).max(1).ilog2() + 1;
-    if bits > width {
-        let what = "the bits between a table's entries";
-        return Err(MpcError::OutOfRange { what, max: width as usize, got: bits as usize });
-    }
+    check_max("the bits between a table's entries", bits as usize, width as usize)?;
     Ok((offsets, low, bits))
 }
 
@@ -119,9 +116,7 @@ impl LookUp {
         if let Some(lines) = lines {
             let (slopes, least, slope_bits) = offsets_from_lowest(lines.slopes, width)?;
             (flattest, out_bits) = (least, entry_bits + slope_bits);
-            if out_bits > u64::BITS {
-                return beyond("the bits of a piece's entry and slope", out_bits as usize, 64);
-            }
+            check_max("the bits of a piece's entry and slope", out_bits as usize, u64::BITS as usize)?;
             above_both.iter_mut().zip(slopes).for_each(|(entry, slope)| *entry |= slope << entry_bits);
         }
         let backwards = above_both.iter().rev().chain(above_both.iter().rev()).copied().collect();
@@ -238,8 +233,8 @@ impl LookUp {
 
     /// Bytes of the server's material for a block of `len` look-ups.
     pub(super) fn block_bytes(&self, len: usize) -> usize {
-        let columns = self.words_dealt().into_iter().map(|word| (len * self.word_bits(word) as usize).div_ceil(8));
-        self.vector_bytes(len) + columns.sum::<usize>()
+        let columns: Vec<u32> = self.words_dealt().into_iter().map(|word| self.word_bits(word)).collect();
+        self.vector_bytes(len) + packed_bytes(len, &columns)
     }
 
     /// Bytes before the blocks: the public seed of keys.

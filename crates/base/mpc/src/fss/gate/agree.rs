@@ -10,13 +10,13 @@
 //! and the client shows its own only if the server's are right. Three exchanges.
 
 use tacit_arith::prg::{Prg, PublicSeed};
-use tacit_net::{Channel, Sides, Tag};
+use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
 use super::super::mac::bits::DIGEST;
 use super::super::mac::ring::{self, Check, KeyShare, Masks, ROWS, SIGMA};
 use super::check_transcript::{CheckTranscript, DIGESTS, HIGHS, check};
-use crate::codec::Packed;
+use crate::error::misbehaviour;
 use crate::wire::PackedMessages;
 use crate::{MpcError, Role};
 
@@ -107,14 +107,6 @@ impl Digests {
 }
 
 impl CheckTranscript {
-    /// Bytes that each party sends for a check of both, with values in rings of `widths` different
-    /// widths.
-    #[must_use]
-    pub fn agree_bytes(widths: usize) -> Sides<usize> {
-        let common = widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST;
-        Sides { client: common + COIN_BYTES + DIGEST + COIN_BYTES, server: common + DIGEST + 2 * COIN_BYTES + DIGEST }
-    }
-
     /// Checks all opened values of both parties, and at the client the results that the server
     /// alone computed.
     ///
@@ -131,11 +123,10 @@ impl CheckTranscript {
         self.check_covered(&masks)?;
         let Self { role, session, bits, mut values, projections } = self;
         let seed = toss(role, &session, channel, prg)?;
-        let checks = masks.into_iter().map(|(width, masks)| {
-            let values = values.remove(&width);
-            check(key, &session, seed, width, values, masks)
-        });
-        let checks: Vec<_> = checks.collect();
+        let checks = masks
+            .into_iter()
+            .map(|(width, masks)| check(key, &session, seed, width, values.remove(&width), masks))
+            .collect::<Vec<_>>();
         let received = exchange(role, &checks, channel)?;
         let mut words_and_bits = Zeroizing::new(Vec::new());
         for ((check, name), received) in checks.into_iter().zip(&received) {
@@ -163,8 +154,7 @@ fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: 
     let (received, projections) = received.split_at(digests.words_and_bits.len());
     digests.accept(received)?;
     if projections != digests.projections {
-        let what = "the result of a linear layer is not that of its weights";
-        return Err(MpcError::Misbehaviour { step: "the check of linear layers", what });
+        return misbehaviour("the check of linear layers", "the result of a linear layer is not that of its weights");
     }
     channel.send(DIGESTS, &[&digests.words_and_bits[..], &nonce].concat())?;
     Ok(channel.flush()?)

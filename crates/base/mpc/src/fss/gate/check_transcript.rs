@@ -11,13 +11,13 @@ use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_net::{Channel, Sides, Tag};
 use zeroize::Zeroizing;
 
-use super::super::delta::DeltaShare;
+use super::super::delta::{self, DeltaShare};
 use super::super::mac::bits::{BitCheck, DIGEST};
 use super::super::mac::ring::{self, Check, KeyShare, Masks, ROWS, SIGMA, Share};
 use super::spec;
 use crate::codec::Packed;
 use crate::wire::PackedMessages;
-use crate::{MpcError, Role};
+use crate::{MpcError, Role, Session, planes};
 
 const SUBSETS: Tag = Tag::new(0x0363, "subsets of a check");
 pub(super) const HIGHS: Tag = Tag::new(0x0364, "combined high bits");
@@ -62,9 +62,20 @@ impl CheckTranscript {
         Self { role, session: *session, bits, values: BTreeMap::new(), projections }
     }
 
-    /// Adds opened bits with this party's tags.
-    pub(super) fn bits(&mut self, tags: &[Block], opened: &Bits) {
-        self.bits.absorb(tags, opened);
+    /// Opens the bits of which `tags` are this party's, and adds them. The server sends first; the client
+    /// answers without a flush, because its next message follows.
+    pub(super) fn open_bits(&mut self, tags: &[Block], tag: Tag, session: &mut Session<'_>) -> Result<Bits, MpcError> {
+        let own_bits = delta::bits(tags);
+        if session.role == Role::Server {
+            planes::send_one(session.channel, tag, &own_bits)?;
+        }
+        let peer_bits = planes::recv_one(session.channel, tag, own_bits.len())?;
+        if session.role == Role::Client {
+            planes::send_one(session.channel, tag, &own_bits)?;
+        }
+        let bits = own_bits.xor(&peer_bits);
+        self.bits.absorb(tags, &bits);
+        Ok(bits)
     }
 
     /// Adds values of `width` bits (1 to 64), in the same order at both parties. If only the client
@@ -100,14 +111,12 @@ impl CheckTranscript {
 
     /// Checks that there are masks for all values.
     pub(super) fn check_covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
-        let unmasked = self
-            .values
-            .iter()
-            .find(|(width, values)| !values.opened.is_empty() && !masks.iter().any(|(masked, _)| masked == *width));
-        match unmasked {
-            None => Ok(()),
-            Some((width, _)) => Err(MpcError::Material { what: format!("no masks for words of {width} bits") }),
+        for (width, values) in &self.values {
+            if !values.opened.is_empty() && !masks.iter().any(|(masked, _)| masked == width) {
+                return Err(MpcError::Material { what: format!("no masks for words of {width} bits") });
+            }
         }
+        Ok(())
     }
 
     /// The client's part of the check, with the masks for the rings of each width.
@@ -157,9 +166,7 @@ impl CheckTranscript {
         }
         let received = channel.recv(DIGESTS, (count + 1) * DIGEST)?;
         let (received, _) = received.as_chunks::<DIGEST>();
-        for (digest, received) in digests.iter().zip(received) {
-            ring::accept(digest, received)?;
-        }
+        digests.iter().zip(received).try_for_each(|(digest, received)| ring::accept(digest, received))?;
         bits.finish().accept(received.last().expect("that many bytes came"))
     }
 }

@@ -2,21 +2,21 @@
 //! between the needs of the gates and the client's draws.
 
 use rayon::prelude::*;
-use tacit_arith::block;
+use tacit_arith::block::{self, Block};
 use tacit_arith::prg::{Prg, PublicSeed};
 use zeroize::Zeroizing;
 
-use super::super::compare;
+use super::super::compare::{self, Shape};
 use super::super::delta::Delta;
 use super::super::group::GROUP;
 use super::super::mac::ring::Key;
 use super::super::tree_hash::{Place, TreeHash};
 use super::columns::{self, Constants};
-use super::spec::{Checked, ring};
+use super::spec::{Checked, range, ring};
 use super::{AT_ONCE, FssGate, PIECE};
 use crate::dealt::{ClientShares, Value};
-use crate::low_mask;
 use crate::planes::bit_plane;
+use crate::{draw_words, low_mask};
 
 /// The streams of one batch.
 #[derive(Clone, Copy)]
@@ -55,11 +55,6 @@ pub(super) fn place(batch: u32, index: usize) -> Place {
     Place { batch, group }
 }
 
-/// Elements of piece `index`.
-pub(super) fn range(n: usize, index: usize) -> std::ops::Range<usize> {
-    index * PIECE..((index + 1) * PIECE).min(n)
-}
-
 /// The parts of a client's stream for a piece: tables of trees, tags of bits, constants.
 pub(super) fn client_streams(client: &Prg, index: usize) -> [Prg; 3] {
     [0, 1, 2].map(|part| client.fork(4 * index as u64 + part))
@@ -68,12 +63,7 @@ pub(super) fn client_streams(client: &Prg, index: usize) -> [Prg; 3] {
 /// The server's masks of its openings in a piece, one list for each value.
 pub(super) fn rho(gate: &FssGate, server: &Prg, index: usize) -> Zeroizing<Vec<Vec<u64>>> {
     let (len, mut prg) = (range(gate.n(), index).len(), server.fork(index as u64));
-    let lists = gate.opened().into_iter().map(|width| {
-        let mut rho = vec![0; len];
-        prg.fill_u64(&mut rho);
-        rho.iter_mut().for_each(|v| *v &= low_mask(width));
-        rho
-    });
+    let lists = gate.opened().into_iter().map(|width| std::mem::take(&mut *draw_words(&mut prg, len, width)));
     Zeroizing::new(lists.collect())
 }
 
@@ -91,7 +81,7 @@ fn piece(
     shares: &ClientShares<'_>,
     index: usize,
 ) -> Piece {
-    let inputs = std::iter::once(shares.tested).chain(gate.others(shares.values));
+    let inputs = gate.inputs(shares.tested, shares.values);
     let mut secrets = match gate.checked() {
         Checked::Client => rho(gate, streams.server, index),
         // Public values have the dealer's masks alone.
@@ -101,11 +91,29 @@ fn piece(
         let c = &c[range(gate.n(), index)];
         rho.iter_mut().zip(c).for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(width));
     }
-    let [mut tops, ..] = client_streams(streams.client, index);
-    let mut hash = TreeHash::new(keys.id.hash);
-    let keys =
-        compare::deal(&mut hash, place(keys.id.number, index), gate.comparison().0, keys.delta, &secrets[0], &mut tops);
+    let keys = deal_keys(gate.comparison().0, keys, streams.client, &secrets[0], index);
     Piece { secrets, keys }
+}
+
+/// Deals the comparison keys of piece `index`.
+pub(super) fn deal_keys(
+    shape: Shape,
+    keys: &BatchKeys<'_>,
+    client: &Prg,
+    secrets: &[u64],
+    index: usize,
+) -> compare::Dealt {
+    let [mut tops, ..] = client_streams(client, index);
+    let mut hash = TreeHash::new(keys.id.hash);
+    compare::deal(&mut hash, place(keys.id.number, index), shape, keys.delta, secrets, &mut tops)
+}
+
+/// Writes the server's keys of a piece, and its tags of the dealt bits.
+pub(super) fn write_keys(dealt: &compare::Dealt, tags: &[Block], out: &mut Vec<u8>) {
+    out.extend_from_slice(&block::to_bytes(&dealt.corrections));
+    for blocks in [&dealt.tops[..], tags] {
+        out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
+    }
 }
 
 /// Makes each piece of n elements with `make_piece` and passes the pieces to `sink`, in order.
@@ -155,7 +163,6 @@ pub fn deal_server<E>(
     pieces(gate.n(), |index| server_piece(gate, keys, streams, shares, index), sink)
 }
 
-/// Makes the server's material of a piece.
 fn server_piece(
     gate: &FssGate,
     keys: &BatchKeys<'_>,
@@ -165,18 +172,13 @@ fn server_piece(
 ) -> Zeroizing<Vec<u8>> {
     let piece = piece(gate, keys, streams, shares, index);
     let len = piece.secrets[0].len();
-    let mut lambda = Zeroizing::new(vec![0u64; len]);
-    streams.dealer.fork(index as u64).fill_u64(&mut lambda);
-    lambda.iter_mut().for_each(|l| *l &= 1);
+    let lambda = draw_words(&mut streams.dealer.fork(index as u64), len, 1);
     let [_, mut tags, constants] = client_streams(streams.client, index);
     let signs = piece.secrets[0].iter().zip(lambda.iter()).map(|(r, l)| r >> (gate.width() - 1) ^ l);
     let signs: Zeroizing<Vec<u64>> = Zeroizing::new(signs.collect());
     let tags = Zeroizing::new(keys.delta.deal_bits(&bit_plane(&signs, 0), &mut tags));
     let mut out = Zeroizing::new(Vec::with_capacity(gate.server_bytes(len)));
-    out.extend_from_slice(&block::to_bytes(&piece.keys.corrections));
-    for blocks in [&*piece.keys.tops, &*tags] {
-        out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
-    }
+    write_keys(&piece.keys, &tags, &mut out);
     let words = Words { gate, keys, shares, index, piece: &piece, lambda: &lambda };
     words.write(constants, &mut out);
     out

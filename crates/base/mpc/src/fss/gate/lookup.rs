@@ -32,21 +32,22 @@ use tacit_arith::prg::Prg;
 use tacit_net::Tag;
 use zeroize::Zeroizing;
 
-use super::super::compare::{self, Keys, Shape};
+use super::super::compare::{self, Shape};
 use super::super::mac::ring::{Ring, Share};
+use super::super::table;
 use super::super::tree_hash::TreeHash;
-use super::super::{delta, table};
 use super::check_transcript::CheckTranscript;
 use super::columns::{self, Constants, ServerConstants, Shared};
-use super::deal::{BatchId, BatchKeys, DealerStreams, client_streams, pieces, place, range};
-use super::party::check_len;
+use super::deal::{BatchId, BatchKeys, DealerStreams, client_streams, deal_keys, pieces, place, write_keys};
+use super::party::{self, KeysAndTags, check_len};
 use super::shared::{Half, open_words};
-use super::spec::{Checked, FssCost, given_bytes, ring};
+use super::spec::{Checked, FssCost, given_bytes, range, ring};
 use super::{AT_ONCE, PIECE};
 use crate::codec::Packed;
 use crate::dealt::{DealtHalf, LookUp, Word};
+use crate::error::check_max;
 use crate::wire::PackedMessages;
-use crate::{MpcError, Session, low_mask, planes};
+use crate::{MpcError, Session, draw_words, low_mask};
 
 const OPENED: Tag = Tag::new(0x036a, "masked indices of a table with tags");
 const BITS: Tag = Tag::new(0x036b, "masked bits of a table's results");
@@ -68,10 +69,7 @@ impl FssLookUp {
     /// `OutOfRange`: the index has more than [`table::MAX_BITS`] bits.
     pub fn new(table: &LookUp, checked: Checked) -> Result<Self, MpcError> {
         let bits = table.entries().bits();
-        if bits > table::MAX_BITS {
-            let (max, got) = (table::MAX_BITS as usize, bits as usize);
-            return Err(MpcError::OutOfRange { what: "the bits of an index of a table with tags", max, got });
-        }
+        check_max("the bits of an index of a table with tags", bits as usize, table::MAX_BITS as usize)?;
         let (shape, words) = (Shape::new(bits)?.above(table.low())?, table.words_dealt());
         Ok(Self { table: table.clone(), shape, words, checked })
     }
@@ -114,6 +112,14 @@ impl FssLookUp {
     /// A piece of the server's material.
     fn piece<'a>(&self, material: &'a [u8], index: usize) -> &'a [u8] {
         &material[self.server_bytes(PIECE) * index..][..self.server_bytes(range(self.n(), index).len())]
+    }
+
+    fn client_keys(&self, client: &Prg, corrections: &[u8], index: usize, len: usize) -> Result<KeysAndTags, MpcError> {
+        party::client_keys(self.shape, client, corrections, index, len, len * self.out_bits())
+    }
+
+    fn server_keys(&self, material: &[u8], index: usize, len: usize) -> Result<KeysAndTags, MpcError> {
+        party::server_keys(self.shape, self.piece(material, index), len, len * self.out_bits())
     }
 
     /// The cost of the whole batch.
@@ -159,10 +165,7 @@ impl FssLookUp {
 
 /// The server's masks of indices of a piece.
 fn rho(spec: &FssLookUp, server: &Prg, index: usize) -> Zeroizing<Vec<u64>> {
-    let mut rho = Zeroizing::new(vec![0; range(spec.n(), index).len()]);
-    server.fork(index as u64).fill_u64(&mut rho);
-    rho.iter_mut().for_each(|v| *v &= low_mask(spec.table.index_bits()));
-    rho
+    draw_words(&mut server.fork(index as u64), range(spec.n(), index).len(), spec.table.index_bits())
 }
 
 /// The dealer's secrets of a piece: R, and keys for it.
@@ -179,9 +182,7 @@ fn deal_piece(
     };
     let pairs = secrets.iter_mut().zip(&c[range(spec.n(), index)]);
     pairs.for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(spec.table.index_bits()));
-    let [mut tops, ..] = client_streams(streams.client, index);
-    let mut hash = TreeHash::new(keys.id.hash);
-    let keys = compare::deal(&mut hash, place(keys.id.number, index), spec.shape, keys.delta, &secrets, &mut tops);
+    let keys = deal_keys(spec.shape, keys, streams.client, &secrets, index);
     (secrets, keys)
 }
 
@@ -215,7 +216,6 @@ pub fn deal_look_up_server<E>(
     pieces(spec.n(), |index| server_piece(spec, keys, streams, c, target, index), sink)
 }
 
-/// Makes the server's material of a piece.
 fn server_piece(
     spec: &FssLookUp,
     keys: &BatchKeys<'_>,
@@ -225,15 +225,11 @@ fn server_piece(
     index: usize,
 ) -> Zeroizing<Vec<u8>> {
     let ((secrets, trees), target) = (deal_piece(spec, keys, streams, c, index), &target[range(spec.n(), index)]);
-    let mut lambda = Zeroizing::new(vec![0u64; target.len()]);
-    streams.dealer.fork(index as u64).fill_u64(&mut lambda);
+    let lambda = draw_words(&mut streams.dealer.fork(index as u64), target.len(), 64);
     let [_, mut tags, mut stream] = client_streams(streams.client, index);
     let tags = Zeroizing::new(keys.delta.deal_bits(&spec.flatten(&lambda), &mut tags));
     let mut out = Zeroizing::new(Vec::with_capacity(spec.server_bytes(target.len())));
-    out.extend_from_slice(&block::to_bytes(&trees.corrections));
-    for blocks in [&*trees.tops, &*tags] {
-        out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
-    }
+    write_keys(&trees, &tags, &mut out);
     let mut draw = || Constants::draw(&mut stream, spec.ring(), target.len());
     for &word in &spec.words {
         columns::write(&draw(), keys.key, spec.checked, |i| spec.table.word(word, lambda[i], secrets[i]), &mut out);
@@ -242,36 +238,12 @@ fn server_piece(
     out
 }
 
-/// The client's keys of a piece, and its tags of the dealt bits.
-fn client_keys(
-    spec: &FssLookUp,
-    prg: &Prg,
-    corrections: &[u8],
-    index: usize,
-    len: usize,
-) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
-    let [mut tops, mut tags, _] = client_streams(prg, index);
-    let corrections = &corrections[spec.client_bytes(PIECE) * index..][..spec.client_bytes(len)];
-    let mut dealt = Zeroizing::new(vec![Block::ZERO; len * spec.out_bits()]);
-    tags.fill_blocks(&mut dealt);
-    Ok((Keys::seeded(spec.shape, len, &mut tops, block::from_bytes(corrections))?, dealt))
-}
-
-/// The server's keys of a piece, and its tags of the dealt bits.
-fn server_keys(spec: &FssLookUp, piece: &[u8], len: usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
-    let (corrections, unread) = piece.split_at(spec.shape.corrections_bytes(len));
-    let (tops, unread) = unread.split_at(spec.shape.tops_bytes(len));
-    let tops = Zeroizing::new(block::from_bytes(tops));
-    let tags = Zeroizing::new(block::from_bytes(&unread[..16 * len * spec.out_bits()]));
-    Ok((Keys::new(spec.shape, len, tops, block::from_bytes(corrections))?, tags))
-}
-
 /// A party's blocks of the masked bits of all results.
 fn blocks(
     spec: &FssLookUp,
     batch: BatchId,
     points: &[u64],
-    keys: impl Fn(usize, usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> + Sync,
+    keys: impl Fn(usize, usize) -> Result<KeysAndTags, MpcError> + Sync,
 ) -> Result<Zeroizing<Vec<Block>>, MpcError> {
     let m = spec.out_bits();
     let mut out = Zeroizing::new(vec![Block::ZERO; spec.n() * m]);
@@ -345,12 +317,8 @@ pub fn client_look_up(
     let DealtHalf { prg, bytes: corrections } = half;
     check_len(corrections, spec.client_bytes(spec.n()))?;
     let xh = session.channel.recv_packed(OPENED, spec.n(), spec.table.index_bits())?;
-    let tags = blocks(spec, batch, &xh, |index, len| client_keys(spec, prg, corrections, index, len))?;
-    let own_bits = delta::bits(&tags);
-    let peer_bits = planes::recv_one(session.channel, BITS, own_bits.len())?;
-    planes::send(session.channel, BITS, std::slice::from_ref(&own_bits))?;
-    let bits = own_bits.xor(&peer_bits);
-    transcript.bits(&tags, &bits);
+    let tags = blocks(spec, batch, &xh, |index, len| spec.client_keys(prg, corrections, index, len))?;
+    let bits = transcript.open_bits(&tags, BITS, session)?;
     let words = words(spec, &bits, &xh, |index, len| draw_columns(spec, prg, index, len));
     let width = spec.table.width();
     let low: Vec<u64> = words.iter().map(|word| spec.ring().low(word)).collect();
@@ -385,11 +353,8 @@ pub fn server_look_up(
     session.channel.send_packed(OPENED, &xh, index_bits)?;
     // The client begins while this party evaluates.
     session.channel.flush()?;
-    let tags = blocks(spec, batch, &xh, |index, len| server_keys(spec, spec.piece(dealt, index), len))?;
-    let own_bits = delta::bits(&tags);
-    planes::send(session.channel, BITS, std::slice::from_ref(&own_bits))?;
-    let bits = own_bits.xor(&planes::recv_one(session.channel, BITS, own_bits.len())?);
-    transcript.bits(&tags, &bits);
+    let tags = blocks(spec, batch, &xh, |index, len| spec.server_keys(dealt, index, len))?;
+    let bits = transcript.open_bits(&tags, BITS, session)?;
     let received = session.channel.recv_packed(WORDS, n, width)?;
     let results = (0..count).into_par_iter().map(|index| {
         let (range, piece) = (range(n, index), spec.piece(dealt, index));
@@ -434,12 +399,10 @@ pub fn shared_look_up(
         Half::Server(dealt) => check_len(dealt, spec.server_bytes(spec.n()))?,
     }
     let tags = blocks(spec, batch, masked, |index, len| match half {
-        Half::Client(prg, corrections) => client_keys(spec, prg, corrections, index, len),
-        Half::Server(dealt) => server_keys(spec, spec.piece(dealt, index), len),
+        Half::Client(prg, corrections) => spec.client_keys(prg, corrections, index, len),
+        Half::Server(dealt) => spec.server_keys(dealt, index, len),
     })?;
-    let own_bits = delta::bits(&tags);
-    let bits = super::shared::open_bits(&own_bits, BITS, session)?;
-    transcript.bits(&tags, &bits);
+    let bits = transcript.open_bits(&tags, BITS, session)?;
     let shares = words(spec, &bits, masked, |index, len| match half {
         Half::Client(prg, _) => draw_columns(spec, prg, index, len),
         Half::Server(dealt) => read_columns(spec, spec.piece(dealt, index), len),

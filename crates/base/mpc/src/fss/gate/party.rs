@@ -7,18 +7,17 @@ use tacit_arith::prg::Prg;
 use tacit_net::Tag;
 use zeroize::Zeroizing;
 
-use super::super::compare::Keys;
-use super::super::delta;
-use super::super::mac::ring::Share;
+use super::super::compare::{Keys, Shape};
+use super::super::mac::ring::{Ring, Share};
 use super::super::tree_hash::TreeHash;
 use super::check_transcript::CheckTranscript;
 use super::columns::{Constants, ServerConstants, Shared};
-use super::deal::{BatchId, client_streams, place, range, rho};
-use super::spec::ring;
+use super::deal::{BatchId, client_streams, place, rho};
+use super::spec::{range, ring};
 use super::{FssGate, PIECE};
 use crate::dealt::{DealtHalf, ServerShares, Value};
 use crate::wire::PackedMessages;
-use crate::{MpcError, Session, low_mask, planes};
+use crate::{MpcError, Session, low_mask};
 
 const OPENED: Tag = Tag::new(0x0360, "masked values");
 pub(super) const BITS: Tag = Tag::new(0x0361, "masked signs");
@@ -29,7 +28,7 @@ pub(super) fn blocks(
     gate: &FssGate,
     batch: BatchId,
     points: &[u64],
-    keys: impl Fn(usize, usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> + Sync,
+    keys: impl Fn(usize, usize) -> Result<KeysAndTags, MpcError> + Sync,
 ) -> Result<Zeroizing<Vec<Block>>, MpcError> {
     let (bound, mut out) = (gate.comparison().1, Zeroizing::new(vec![Block::ZERO; gate.n()]));
     out.par_chunks_mut(PIECE).enumerate().try_for_each(|(index, out)| {
@@ -42,32 +41,31 @@ pub(super) fn blocks(
     Ok(out)
 }
 
-/// The client's keys of a piece, and its tags of the dealt bits.
+/// A party's keys of a piece, and its tags of the dealt bits.
+pub(super) type KeysAndTags = (Keys, Zeroizing<Vec<Block>>);
+
+/// The client's keys for `tags` dealt bits in a piece, from the correction words of all pieces.
 pub(super) fn client_keys(
-    gate: &FssGate,
-    prg: &Prg,
+    shape: Shape,
+    client: &Prg,
     corrections: &[u8],
     index: usize,
     len: usize,
-) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
-    let [mut tops, mut tags, _] = client_streams(prg, index);
-    let corrections = &corrections[gate.client_bytes(PIECE) * index..][..gate.client_bytes(len)];
-    let mut dealt = Zeroizing::new(vec![Block::ZERO; len]);
-    tags.fill_blocks(&mut dealt);
-    Ok((Keys::seeded(gate.comparison().0, len, &mut tops, block::from_bytes(corrections))?, dealt))
+    tags: usize,
+) -> Result<KeysAndTags, MpcError> {
+    let [mut tops, mut tag_stream, _] = client_streams(client, index);
+    let corrections = &corrections[shape.corrections_bytes(PIECE) * index..][..shape.corrections_bytes(len)];
+    let mut dealt = Zeroizing::new(vec![Block::ZERO; tags]);
+    tag_stream.fill_blocks(&mut dealt);
+    Ok((Keys::seeded(shape, len, &mut tops, block::from_bytes(corrections))?, dealt))
 }
 
-/// The server's keys and tags, from its material for a piece.
-pub(super) fn server_keys(
-    gate: &FssGate,
-    material: &[u8],
-    len: usize,
-) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
-    let shape = gate.comparison().0;
+/// The server's keys for `tags` dealt bits, from its material for a piece.
+pub(super) fn server_keys(shape: Shape, material: &[u8], len: usize, tags: usize) -> Result<KeysAndTags, MpcError> {
     let (corrections, unread) = material.split_at(shape.corrections_bytes(len));
     let (tops, unread) = unread.split_at(shape.tops_bytes(len));
     let tops = Zeroizing::new(block::from_bytes(tops));
-    let tags = Zeroizing::new(block::from_bytes(&unread[..16 * len]));
+    let tags = Zeroizing::new(block::from_bytes(&unread[..16 * tags]));
     Ok((Keys::new(shape, len, tops, block::from_bytes(corrections))?, tags))
 }
 
@@ -77,15 +75,19 @@ pub(super) struct Columns<'a> {
     pub(super) constants: Vec<Vec<Shared<'a>>>,
 }
 
+impl<'a> Columns<'a> {
+    /// Takes the constants of each value and branch from `next`.
+    pub(super) fn new(gate: &FssGate, slope: Shared<'a>, mut next: impl FnMut(Ring) -> Shared<'a>) -> Self {
+        let constants = gate.values().iter().map(|v| (0..gate.branches(*v)).map(|_| next(ring(v.width()))).collect());
+        Self { slope, constants: constants.collect() }
+    }
+}
+
 /// The client's constants of a piece of `len` gates.
 pub(super) fn draw_columns(gate: &FssGate, prg: &Prg, index: usize, len: usize) -> Columns<'static> {
     let [_, _, mut stream] = client_streams(prg, index);
     let slope = Shared::Drawn(Constants::draw(&mut stream, gate.slope(), len));
-    let constants = gate.values().iter().map(|v| {
-        let branches = 0..gate.branches(*v);
-        branches.map(|_| Shared::Drawn(Constants::draw(&mut stream, ring(v.width()), len))).collect()
-    });
-    Columns { slope, constants: constants.collect() }
+    Columns::new(gate, slope, |ring| Shared::Drawn(Constants::draw(&mut stream, ring, len)))
 }
 
 /// `(1 - 2q) a P + C` with tags, for each value: a party's shares of the words of a piece.
@@ -163,12 +165,10 @@ pub fn client_online(
     for width in gate.opened() {
         opened.push(session.channel.recv_packed(OPENED, n, width)?);
     }
-    let tags = blocks(gate, batch, &opened[0], |index, len| client_keys(gate, prg, corrections, index, len))?;
-    let own_bits = delta::bits(&tags);
-    let peer_bits = planes::recv_one(session.channel, BITS, n)?;
-    planes::send(session.channel, BITS, std::slice::from_ref(&own_bits))?;
-    let bits = own_bits.xor(&peer_bits);
-    transcript.bits(&tags, &bits);
+    let shape = gate.comparison().0;
+    let keys = |index, len| client_keys(shape, prg, corrections, index, len, len);
+    let tags = blocks(gate, batch, &opened[0], keys)?;
+    let bits = transcript.open_bits(&tags, BITS, session)?;
     let pieces = (0..n.div_ceil(PIECE)).into_par_iter();
     let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> =
         pieces.map(|index| words(gate, &opened, &bits, index, |len| draw_columns(gate, prg, index, len))).collect();
@@ -197,23 +197,18 @@ pub fn server_online(
     let (DealtHalf { prg, bytes: material }, n) = (half, gate.n());
     check_len(material, gate.cost().server_material)?;
     let opened = open(gate, shares.tested, shares.values, prg, session)?;
-    let piece = |index: usize, len: usize| &material[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
-    let tags = blocks(gate, batch, &opened[0], |index, len| server_keys(gate, piece(index, len), len))?;
-    let own_bits = delta::bits(&tags);
-    planes::send(session.channel, BITS, std::slice::from_ref(&own_bits))?;
-    let peer_bits = planes::recv_one(session.channel, BITS, n)?;
-    let bits = own_bits.xor(&peer_bits);
-    transcript.bits(&tags, &bits);
+    let shape = gate.comparison().0;
+    let keys = |index, len| server_keys(shape, gate.piece(material, index), len, len);
+    let tags = blocks(gate, batch, &opened[0], keys)?;
+    let bits = transcript.open_bits(&tags, BITS, session)?;
     let mut received = Vec::new();
     for value in gate.values() {
         received.push(session.channel.recv_packed(WORDS, n, value.width())?);
     }
     let public = Public { gate, opened, bits };
-    let pieces = (0..n.div_ceil(PIECE)).into_par_iter().map(|index| {
-        let len = range(n, index).len();
-        let material = &piece(index, len)[gate.server_bytes(len) - gate.column_bytes(len)..];
-        public.server_words(index, material, &received, shares.bases)
-    });
+    let pieces = (0..n.div_ceil(PIECE))
+        .into_par_iter()
+        .map(|index| public.server_words(index, gate.piece_words(material, index), &received, shares.bases));
     let pieces: Vec<Vec<ServerResults>> = pieces.collect();
     for (k, value) in gate.values().iter().enumerate() {
         let shares = pieces.iter().flat_map(|piece| piece[k].1.iter().cloned());
@@ -234,8 +229,7 @@ fn open(
     let count = gate.n().div_ceil(PIECE);
     let draws: Vec<Zeroizing<Vec<Vec<u64>>>> = (0..count).into_par_iter().map(|i| rho(gate, prg, i)).collect();
     let mut opened = Vec::new();
-    let inputs = std::iter::once(tested).chain(gate.others(values));
-    for (index, (share, width)) in inputs.zip(gate.opened()).enumerate() {
+    for (index, (share, width)) in gate.inputs(tested, values).zip(gate.opened()).enumerate() {
         let rho = draws.iter().flat_map(|rho| rho[index].iter());
         let masked: Vec<u64> = share.iter().zip(rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect();
         session.channel.send_packed(OPENED, &masked, width)?;

@@ -10,12 +10,10 @@
 //! than y's, Q depends on m, the top bit of the masked y.
 
 use rayon::prelude::*;
-use tacit_arith::bits::Bits;
 use tacit_arith::prg::Prg;
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
-use super::super::delta;
 use super::super::mac::ring::{Ring, Share};
 use super::check_transcript::CheckTranscript;
 use super::columns::Shared;
@@ -25,7 +23,7 @@ use super::spec::ring;
 use super::{FssGate, FssWiden, PIECE, widen};
 use crate::dealt::ServerShares;
 use crate::wire::PackedMessages;
-use crate::{MpcError, Role, Session, low_mask, planes};
+use crate::{MpcError, Role, Session, low_mask};
 
 /// A party's half of a batch.
 #[derive(Clone, Copy)]
@@ -73,31 +71,14 @@ pub fn open_words(
     Ok(received)
 }
 
-/// Opens bits. The client answers without a flush: its next message goes with them.
-pub(super) fn open_bits(own_bits: &Bits, tag: Tag, session: &mut Session<'_>) -> Result<Bits, MpcError> {
-    if session.role == Role::Server {
-        planes::send(session.channel, tag, std::slice::from_ref(own_bits))?;
-    }
-    let peer_bits = planes::recv_one(session.channel, tag, own_bits.len())?;
-    if session.role == Role::Client {
-        planes::send(session.channel, tag, std::slice::from_ref(own_bits))?;
-    }
-    Ok(own_bits.xor(&peer_bits))
-}
-
 /// A party's constants of a piece.
 fn columns<'a>(gate: &FssGate, half: Half<'a>, index: usize, len: usize) -> Columns<'a> {
     match half {
         Half::Client(prg, _) => party::draw_columns(gate, prg, index, len),
         Half::Server(material) => {
-            let material = &material[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
-            let mut unread = &material[material.len() - gate.column_bytes(len)..];
+            let mut unread = gate.piece_words(material, index);
             let slope = Shared::take(&mut unread, gate.slope(), len);
-            let constants = gate
-                .values()
-                .iter()
-                .map(|v| (0..gate.branches(*v)).map(|_| Shared::take(&mut unread, ring(v.width()), len)).collect());
-            Columns { slope, constants: constants.collect() }
+            Columns::new(gate, slope, |ring| Shared::take(&mut unread, ring, len))
         }
     }
 }
@@ -121,15 +102,13 @@ pub fn shared_online(
         Half::Server(material) => check_len(material, cost.server_material)?,
     }
     let ServerShares { tested, values, bases } = shares;
-    let masked: Vec<Vec<u64>> = std::iter::once(tested).chain(gate.others(values)).map(<[u64]>::to_vec).collect();
+    let masked: Vec<Vec<u64>> = gate.inputs(tested, values).map(<[u64]>::to_vec).collect();
+    let shape = gate.comparison().0;
     let tags = party::blocks(gate, batch, &masked[0], |index, len| match half {
-        Half::Client(prg, corrections) => party::client_keys(gate, prg, corrections, index, len),
-        Half::Server(material) => {
-            party::server_keys(gate, &material[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)], len)
-        }
+        Half::Client(prg, corrections) => party::client_keys(shape, prg, corrections, index, len, len),
+        Half::Server(material) => party::server_keys(shape, gate.piece(material, index), len, len),
     })?;
-    let bits = open_bits(&delta::bits(&tags), BITS, session)?;
-    transcript.bits(&tags, &bits);
+    let bits = transcript.open_bits(&tags, BITS, session)?;
     let pieces = (0..n.div_ceil(PIECE))
         .into_par_iter()
         .map(|index| party::words(gate, &masked, &bits, index, |len| columns(gate, half, index, len)));

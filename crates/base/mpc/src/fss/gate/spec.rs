@@ -5,7 +5,7 @@ use super::super::compare::Shape;
 use super::super::mac::ring::Ring;
 use super::{AT_ONCE, PIECE};
 use crate::codec::Packed;
-use crate::dealt::Value;
+use crate::dealt::{self, Value};
 use crate::packed_bytes;
 
 /// Which parties are checked.
@@ -81,6 +81,11 @@ pub(super) fn given_bytes(ring: Ring, checked: Checked) -> usize {
     }
 }
 
+/// Elements of piece `index`.
+pub(super) fn range(n: usize, index: usize) -> std::ops::Range<usize> {
+    index * PIECE..((index + 1) * PIECE).min(n)
+}
+
 /// The ring of checked values of `width` bits.
 pub(super) fn ring(width: u32) -> Ring {
     Ring::new(width).expect("widths are checked when a gate is made")
@@ -137,7 +142,7 @@ impl FssGate {
 
     /// The ring of the bit's own shares: the widest of the values'.
     pub(super) fn slope(&self) -> Ring {
-        ring(self.values.iter().map(|v| v.width()).max().expect("a gate multiplies something"))
+        ring(self.widths().into_iter().max().expect("a gate multiplies something"))
     }
 
     /// Constants of a value: one for each q, and for each top bit of xh if the value is widened.
@@ -147,15 +152,21 @@ impl FssGate {
 
     /// Widths of the server's openings: the tested value, and others.
     pub(super) fn opened(&self) -> Vec<u32> {
-        let others =
-            self.values.iter().filter_map(|v| if let Value::Other { width } = v { Some(*width) } else { None });
-        std::iter::once(self.width).chain(others).collect()
+        dealt::opened(&self.values, self.width)
     }
 
-    /// Selects the shares of the values other than the tested one from those of all values.
-    pub(super) fn others<'a>(&'a self, values: &'a [&'a [u64]]) -> impl Iterator<Item = &'a [u64]> + 'a {
-        let pairs = self.values.iter().zip(values);
-        pairs.filter(|(value, _)| matches!(value, Value::Other { .. })).map(|(_, share)| *share)
+    /// Selects the shares of the values that the server opens, from those of all values.
+    pub(super) fn inputs<'a>(
+        &'a self,
+        tested: &'a [u64],
+        values: &'a [&'a [u64]],
+    ) -> impl Iterator<Item = &'a [u64]> + 'a {
+        dealt::inputs(&self.values, tested, values)
+    }
+
+    /// Widths of the results.
+    pub(super) fn widths(&self) -> Vec<u32> {
+        self.values.iter().map(|v| v.width()).collect()
     }
 
     /// Bytes of the server's words of `len` gates.
@@ -170,6 +181,17 @@ impl FssGate {
         shape.corrections_bytes(len) + shape.tops_bytes(len) + 16 * len + self.column_bytes(len)
     }
 
+    /// The server's material for a piece.
+    pub(super) fn piece<'a>(&self, material: &'a [u8], index: usize) -> &'a [u8] {
+        &material[self.server_bytes(PIECE) * index..][..self.server_bytes(range(self.n, index).len())]
+    }
+
+    /// The server's words of a piece.
+    pub(super) fn piece_words<'a>(&self, material: &'a [u8], index: usize) -> &'a [u8] {
+        let (piece, words) = (self.piece(material, index), self.column_bytes(range(self.n, index).len()));
+        &piece[piece.len() - words..]
+    }
+
     /// Bytes of the client's material for `len` gates.
     pub(super) fn client_bytes(&self, len: usize) -> usize {
         self.comparison().0.corrections_bytes(len)
@@ -179,7 +201,7 @@ impl FssGate {
     #[must_use]
     pub fn cost(&self) -> FssCost {
         let (n, shape) = (self.n, self.comparison().0);
-        let results: Vec<u32> = self.values.iter().map(|v| v.width()).collect();
+        let results = self.widths();
         let constants = 1 + self.values.iter().map(|&v| self.branches(v)).sum::<usize>();
         let (down, masks) = match self.checked {
             Checked::Client => (packed_bytes(n, &self.opened()), (n * self.opened().len()).div_ceil(2)),

@@ -29,8 +29,7 @@ impl FssGate {
         if self.checked == Checked::Client {
             self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n(), width)));
         }
-        let widths: Vec<u32> = self.values().iter().map(|value| value.width()).collect();
-        add_opening(self.n().div_ceil(8), self.n(), &widths, self.checked, talk);
+        add_opening(self.n().div_ceil(8), self.n(), &self.widths(), self.checked, talk);
     }
 }
 

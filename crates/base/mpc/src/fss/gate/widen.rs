@@ -25,17 +25,14 @@ use super::{Checked, FssWiden};
 use crate::dealt::DealtHalf;
 use crate::planes::{self, bit_plane};
 use crate::wire::PackedMessages;
-use crate::{MpcError, Session, low_mask};
+use crate::{MpcError, Session, draw_words, low_mask};
 
 const TOPS: Tag = Tag::new(0x0366, "top bits of masked values");
 pub(super) const WORDS: Tag = Tag::new(0x0367, "checked words of a widening");
 
 /// The server's masks of the values.
 fn rho(spec: &FssWiden, server: &Prg) -> Zeroizing<Vec<u64>> {
-    let mut rho = Zeroizing::new(vec![0; spec.n]);
-    server.fork(0).fill_u64(&mut rho);
-    rho.iter_mut().for_each(|v| *v &= low_mask(spec.width));
-    rho
+    draw_words(&mut server.fork(0), spec.n, spec.width)
 }
 
 /// The client's constants for top bits 0 and 1.
@@ -103,7 +100,7 @@ pub fn server_widen(
     let masked = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(offset).wrapping_add(*r));
     let masked: Vec<u64> = masked.map(|xh| xh & low_mask(spec.width)).collect();
     let tops = bit_plane(&masked, spec.width - 1);
-    planes::send(session.channel, TOPS, std::slice::from_ref(&tops))?;
+    planes::send_one(session.channel, TOPS, &tops)?;
     let received = session.channel.recv_packed(WORDS, spec.n, wide)?;
     let known: Vec<(u64, u128)> = tops.iter().enumerate().map(|(i, top)| constants[usize::from(top)].get(i)).collect();
     let mask = spec.ring().mask();

@@ -23,6 +23,7 @@ use tacit_arith::block::Block;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::super::delta::DeltaShare;
+use crate::error::misbehaviour;
 use crate::{MpcError, Role};
 
 /// Bytes of a digest.
@@ -105,12 +106,8 @@ impl Digests {
     /// the material under this Delta is retired.
     pub fn accept(&self, received: &[u8; DIGEST]) -> Result<(), MpcError> {
         // Digests are public once sent, so the time of this comparison reveals nothing.
-        if self.expected == *received {
-            return Ok(());
-        }
-        Err(MpcError::Misbehaviour {
-            step: "the check of opened bits",
-            what: "an opened bit or its tag is not as dealt",
-        })
+        let matches = self.expected == *received;
+        let what = "an opened bit or its tag is not as dealt";
+        if matches { Ok(()) } else { misbehaviour("the check of opened bits", what) }
     }
 }

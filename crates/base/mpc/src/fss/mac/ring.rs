@@ -35,6 +35,7 @@
 use tacit_arith::prg::{Prg, PublicSeed};
 use zeroize::{DefaultIsZeroes, Zeroize, ZeroizeOnDrop, Zeroizing};
 
+use crate::error::{beyond, misbehaviour};
 use crate::{MpcError, Role};
 
 /// Extra bits of shares over values, and unknown bits of the key.
@@ -80,11 +81,7 @@ impl Ring {
     /// `OutOfRange` for other widths.
     pub fn new(width: u32) -> Result<Self, MpcError> {
         if !(1..=64).contains(&width) {
-            return Err(MpcError::OutOfRange {
-                what: "the width of a checked ring, which is at least 1,",
-                max: 64,
-                got: width as usize,
-            });
+            return beyond("the width of a checked ring, which is at least 1,", width as usize, 64);
         }
         Ok(Self { width, sigma: SIGMA })
     }
@@ -115,10 +112,7 @@ impl Ring {
     /// `Misbehaviour` if the peer's part has more than `width` bits.
     pub fn opened(self, own: u64, received: u64) -> Result<u128, MpcError> {
         if received > crate::low_mask(self.width) {
-            return Err(MpcError::Misbehaviour {
-                step: "the opening of a value",
-                what: "a part is wider than the ring",
-            });
+            return misbehaviour("the opening of a value", "a part is wider than the ring");
         }
         Ok(u128::from(own) + u128::from(received))
     }
@@ -315,7 +309,7 @@ impl<'a> Check<'a> {
     /// `Misbehaviour` if there is not one number for every subset.
     pub fn digest(self, role: Role, session: &[u8; 32], received: &[u64]) -> Result<[u8; 32], MpcError> {
         if received.len() != ROWS {
-            return Err(MpcError::Misbehaviour { step: STEP, what: "another number of subsets" });
+            return misbehaviour(STEP, "another number of subsets");
         }
         let mut hash = blake3::Hasher::new_derive_key("tacit fss check of opened values 1");
         hash.update(session);
@@ -350,10 +344,7 @@ const STEP: &str = "the check of opened values";
 /// inference ends, and all material under this key is retired.
 pub fn accept(own: &[u8; 32], received: &[u8; 32]) -> Result<(), MpcError> {
     // Digests are public once both are shown, so the time of this comparison reveals nothing.
-    if own == received {
-        return Ok(());
-    }
-    Err(MpcError::Misbehaviour { step: STEP, what: "an opened value or its tag is not as dealt" })
+    if own == received { Ok(()) } else { misbehaviour(STEP, "an opened value or its tag is not as dealt") }
 }
 
 /// The commitment of `role` to its digest, with 32 fresh random bytes.
@@ -377,10 +368,8 @@ pub fn open(
     digest: &[u8; 32],
     nonce: &[u8; 32],
 ) -> Result<(), MpcError> {
-    if commit(role, session, digest, nonce) == *commitment {
-        return Ok(());
-    }
-    Err(MpcError::Misbehaviour { step: STEP, what: "what is shown is not what was committed to" })
+    let matches = commit(role, session, digest, nonce) == *commitment;
+    if matches { Ok(()) } else { misbehaviour(STEP, "what is shown is not what was committed to") }
 }
 
 /// The check with so few bits and subsets that a cheater often passes.

@@ -6,22 +6,22 @@ use crate::run_pair;
 use crate::tests::prg;
 use tacit_net::{Phase, mem_pair};
 
-type Party = Ot<RotSender, RotReceiver>;
+type Side = Ot<RotSender, RotReceiver>;
 
 /// Both parties, with a bound on the COTs of one `delta`.
-fn bounded_parties(bound: u64) -> (Party, Party) {
+fn bounded_parties(bound: u64) -> (Side, Side) {
     run_pair(
         |ch| setup_bounded(Role::Client, ch, &mut prg(1), bound).unwrap(),
         |ch| setup_bounded(Role::Server, ch, &mut prg(2), bound).unwrap(),
     )
 }
 
-fn parties() -> (Party, Party) {
+fn parties() -> (Side, Side) {
     bounded_parties(COTS_PER_DELTA)
 }
 
 /// Draws and checks OTs with the server as receiver.
-fn draw_planes(client: &mut Party, server: &mut Party, n: usize, k: usize) {
+fn draw_planes(client: &mut Side, server: &mut Side, n: usize, k: usize) {
     let (s, r) = run_pair(|ch| client.sender.planes(ch, n, k).unwrap(), |ch| server.receiver.planes(ch, n, k).unwrap());
     check_planes_of(&s, &r, n, k);
 }
