@@ -1,11 +1,9 @@
 //! Channels over memory and TCP: round trips, counters, simultaneous bulk sends, stalls and closed peers.
-use std::net::{TcpListener, TcpStream};
+use super::common::{A, B, assert_stalled, channel, sockets, wire};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_net::*;
-
-const A: Tag = Tag::new(0xf001, "first");
-const B: Tag = Tag::new(0xf002, "second");
 
 #[test]
 fn messages_arrive_in_order_and_lengths_are_kept() {
@@ -64,10 +62,9 @@ fn both_send_before_reading(mut a: Channel, mut b: Channel, bytes: usize) {
 
 #[test]
 fn both_parties_may_send_64_mib_before_reading() {
-    let (a, b) = mem_pair();
-    both_send_before_reading(a, b, 64 << 20);
-    let (a, b) = tcp_pair().unwrap();
-    both_send_before_reading(a, b, 64 << 20);
+    for (a, b) in [mem_pair(), tcp_pair().unwrap()] {
+        both_send_before_reading(a, b, 64 << 20);
+    }
 }
 
 #[test]
@@ -97,10 +94,9 @@ fn a_stalled_peer_ends_with_a_named_error_and_the_channel_stays_failed() {
 }
 
 #[test]
-fn a_trickling_peer_cannot_outlive_the_deadline() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut channel = Channel::new(Box::new(TcpTransport::new(listener.accept().unwrap().0).unwrap()));
+fn deadline_ends_a_read_that_trickles() {
+    let (mut peer, socket) = sockets();
+    let mut channel = channel(socket);
     let trickle = thread::spawn(move || {
         while std::io::Write::write_all(&mut peer, &A.id().to_le_bytes()[..1]).is_ok() {
             thread::sleep(Duration::from_millis(300));
@@ -108,19 +104,16 @@ fn a_trickling_peer_cannot_outlive_the_deadline() {
     });
     channel.set_deadline(Some(Instant::now() + Duration::from_millis(400)));
     // Ten bytes would make a header; the deadline comes first, though no single read stalls for long.
-    let error = channel.recv_max(Tag::new(0x0101, "trickled"), 1 << 30).unwrap_err();
-    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    assert_stalled(channel.recv_max(Tag::new(0x0101, "trickled"), 1 << 30));
     drop(channel);
     trickle.join().unwrap();
 }
 
 #[test]
-fn a_moving_deadline_follows_what_comes_and_has_a_last_one() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+fn moving_deadline_follows_received_bytes_up_to_its_last_time() {
     let accepted = |step, last_end| {
-        let peer = TcpStream::connect(address).unwrap();
-        let mut tcp = TcpTransport::new(listener.accept().unwrap().0).unwrap();
+        let (peer, socket) = sockets();
+        let mut tcp = TcpTransport::new(socket).unwrap();
         let (now, millis) = (Instant::now(), Duration::from_millis);
         tcp.set_moving_deadline(MovingDeadline {
             end: now + millis(300),
@@ -137,25 +130,16 @@ fn a_moving_deadline_follows_what_comes_and_has_a_last_one() {
             })
         })
     };
-    let mut message = Vec::new();
-    {
-        let (peer, mut tcp) = (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
-        let mut channel = Channel::new(Box::new(TcpTransport::new(peer).unwrap()));
-        channel.send(A, &[1, 2, 3]).unwrap();
-        channel.flush().unwrap();
-        drop(channel);
-        std::io::Read::read_to_end(&mut tcp, &mut message).unwrap();
-    }
+    let message = wire(&[(A, &[1, 2, 3])]);
     // All of it takes longer than the first byte may.
     let (peer, mut channel) = accepted(60_000, 60_000);
     let saying = send_after(peer, 50, message.clone());
     assert_eq!(channel.recv(A, 3).unwrap(), [1, 2, 3]);
     assert!(saying.join().unwrap());
-    // However much comes, there is a last moment.
+    // Its last time ends the read, however much comes.
     let (peer, mut channel) = accepted(60_000, 900);
     let saying = send_after(peer, 300, message);
-    let error = channel.recv(A, 3).unwrap_err();
-    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    assert_stalled(channel.recv(A, 3));
     drop(channel);
     saying.join().unwrap();
 }
@@ -165,38 +149,32 @@ fn a_peer_that_reads_nothing_stalls_the_sender_once_the_queue_is_full() {
     let (mut a, _b) = tcp_pair().unwrap();
     a.set_stall_timeout(Duration::from_millis(100)).unwrap();
     let big = vec![0u8; 32 << 20];
-    let error = (0..8).find_map(|_| a.send(A, &big).err()).expect("the queue is bounded");
-    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    assert_stalled((0..8).try_for_each(|_| a.send(A, &big)));
 }
 
 #[test]
-fn a_deadline_binds_writes_as_well() {
+fn deadline_ends_writes() {
     // The peer takes nothing, and the stall timeout is minutes: the deadline ends these calls.
     let soon = || Some(Instant::now() + Duration::from_millis(200));
     let (mut a, _b) = tcp_pair().unwrap();
     a.set_deadline(soon());
     let big = vec![0u8; 32 << 20];
-    let error = (0..8).find_map(|_| a.send(A, &big).err()).expect("the queue is bounded");
-    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    assert_stalled((0..8).try_for_each(|_| a.send(A, &big)));
     let (mut a, _b) = tcp_pair().unwrap();
     a.send(A, &big).unwrap();
     a.set_deadline(soon());
-    let error = a.settle().unwrap_err();
-    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    assert_stalled(a.settle());
     let (mut a, _b) = tcp_pair().unwrap();
     a.set_deadline(Some(Instant::now()));
-    let error = a.send(A, &[1]).and_then(|()| a.flush()).unwrap_err();
-    assert!(matches!(error, NetError::Stalled { .. }), "{error}");
+    assert_stalled(a.send(A, &[1]).and_then(|()| a.flush()));
 }
 
 #[test]
 fn a_closed_peer_is_named() {
-    let (mut a, b) = mem_pair();
-    drop(b);
-    assert_eq!(a.recv(B, 4), Err(NetError::Closed { tag: B }));
-    let (mut a, b) = tcp_pair().unwrap();
-    drop(b);
-    assert_eq!(a.recv(B, 4), Err(NetError::Closed { tag: B }));
+    for (mut a, b) in [mem_pair(), tcp_pair().unwrap()] {
+        drop(b);
+        assert_eq!(a.recv(B, 4), Err(NetError::Closed { tag: B }));
+    }
 }
 
 #[test]
@@ -225,7 +203,7 @@ fn handshake_mismatches_are_named_on_both_sides() {
 }
 
 #[test]
-fn what_a_reader_refuses_is_malformed_and_ends_the_channel() {
+fn recv_with_reports_a_readers_fault_as_malformed() {
     let (mut a, mut b) = mem_pair();
     for text in ["first", "other"] {
         a.send_with(A, |bytes| bytes.extend_from_slice(text.as_bytes())).unwrap();

@@ -1,12 +1,10 @@
 //! Damaged, cut, oversized and misplaced frames: every one ends in a named error, none in a panic, a hang or
 //! a wrong message.
+use super::common::{A, B, wire};
 use proptest::prelude::*;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 use tacit_net::*;
-
-const A: Tag = Tag::new(0xf001, "first");
-const B: Tag = Tag::new(0xf002, "second");
 
 /// A channel whose peer sent `bytes` and closed.
 struct Said {
@@ -40,19 +38,6 @@ impl Transport for Said {
 
 fn listen(bytes: Vec<u8>) -> Channel {
     Channel::new(Box::new(Said { bytes: io::Cursor::new(bytes) }))
-}
-
-/// The bytes a channel puts on the wire for the given messages.
-fn wire(messages: &[(Tag, &[u8])]) -> Vec<u8> {
-    let (a, mut raw) = MemTransport::pair();
-    let mut channel = Channel::new(Box::new(a));
-    for (tag, message) in messages {
-        channel.send(*tag, message).unwrap();
-    }
-    drop(channel);
-    let mut bytes = Vec::new();
-    raw.read_to_end(&mut bytes).unwrap();
-    bytes
 }
 
 const MESSAGE: &[u8] = b"a message of some length";
@@ -105,7 +90,7 @@ fn wrong_tags_name_both() {
 }
 
 #[test]
-fn an_address_that_cannot_be_listened_on_is_told_with_the_option() {
+fn listening_errors_name_the_option() {
     let kind = |kind: io::ErrorKind| NetError::listening("127.0.0.1:80", "--grpc", &kind.into()).to_string();
     for kind in [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable, io::ErrorKind::PermissionDenied].map(kind) {
         assert!(kind.starts_with("listening on 127.0.0.1:80: ") && kind.contains("--grpc"), "{kind}");
@@ -114,7 +99,7 @@ fn an_address_that_cannot_be_listened_on_is_told_with_the_option() {
 }
 
 #[test]
-fn what_came_instead_can_be_read_once_and_the_channel_stays_failed() {
+fn came_instead_returns_the_unexpected_message_once() {
     let failed = |bytes: Vec<u8>| {
         let mut channel = listen(bytes);
         assert!(channel.recv(A, 3).is_err());
@@ -122,18 +107,22 @@ fn what_came_instead_can_be_read_once_and_the_channel_stays_failed() {
     };
     let mut channel = failed(wire(&[(B, MESSAGE), (A, b"abc")]));
     assert_eq!(channel.came_instead(B, MESSAGE.len()).as_deref(), Some(MESSAGE));
-    assert_eq!(channel.came_instead(B, MESSAGE.len()), None, "it was given");
+    assert_eq!(channel.came_instead(B, MESSAGE.len()), None);
     assert!(matches!(channel.recv(A, 3), Err(NetError::Failed { .. })));
-    // Another tag, a longer message, one of several frames, a cut one, and a failure of another kind.
-    assert_eq!(failed(wire(&[(B, MESSAGE)])).came_instead(A, 100), None);
-    assert_eq!(failed(wire(&[(B, MESSAGE)])).came_instead(B, MESSAGE.len() - 1), None);
-    assert_eq!(failed(wire(&[(B, &vec![0; MAX_FRAME_BYTES + 1])])).came_instead(B, MAX_FRAME_BYTES), None);
-    let cut = wire(&[(B, MESSAGE)]);
-    assert_eq!(failed(cut[..cut.len() - 1].to_vec()).came_instead(B, 100), None);
-    let mut damaged = wire(&[(B, MESSAGE)]);
+    let whole = wire(&[(B, MESSAGE)]);
+    let cut = whole[..whole.len() - 1].to_vec();
+    let mut damaged = whole.clone();
     *damaged.last_mut().unwrap() ^= 1;
-    assert_eq!(failed(damaged).came_instead(B, 100), None);
-    assert_eq!(failed(vec![]).came_instead(B, 100), None);
+    for (case, bytes, tag, max_len) in [
+        ("another tag", whole.clone(), A, 100),
+        ("a longer message", whole, B, MESSAGE.len() - 1),
+        ("several frames", wire(&[(B, &vec![0; MAX_FRAME_BYTES + 1])]), B, MAX_FRAME_BYTES),
+        ("cut", cut, B, 100),
+        ("damaged", damaged, B, 100),
+        ("no message", vec![], B, 100),
+    ] {
+        assert_eq!(failed(bytes).came_instead(tag, max_len), None, "{case}");
+    }
 }
 
 #[test]
@@ -151,21 +140,20 @@ fn wrong_lengths_name_expected_and_announced() {
     assert_eq!(error, NetError::TooLong { tag: A, max: 10, got: 11 });
 }
 
+/// The header of a frame with this field for its length, and a checksum of 0.
+fn header(length: u32) -> Vec<u8> {
+    [&A.id().to_le_bytes()[..], &length.to_le_bytes(), &[0; 4]].concat()
+}
+
 #[test]
 fn an_oversized_length_field_allocates_nothing() {
-    let mut bytes = A.id().to_le_bytes().to_vec();
-    bytes.extend_from_slice(&0x7fff_ffffu32.to_le_bytes());
-    bytes.extend_from_slice(&[0; 4]);
-    let error = listen(bytes).recv_max(A, usize::MAX >> 1).unwrap_err();
+    let error = listen(header(0x7fff_ffff)).recv_max(A, usize::MAX >> 1).unwrap_err();
     assert_eq!(error, NetError::FrameTooLong { tag: A, got: 0x7fff_ffff, max: MAX_FRAME_BYTES });
 }
 
 #[test]
 fn endless_small_frames_are_refused() {
-    let mut bytes = A.id().to_le_bytes().to_vec();
-    bytes.extend_from_slice(&(1u32 << 31).to_le_bytes());
-    bytes.extend_from_slice(&[0; 4]);
-    assert!(matches!(listen(bytes).recv_max(A, 100), Err(NetError::Malformed { tag, .. }) if tag == A));
+    assert!(matches!(listen(header(1 << 31)).recv_max(A, 100), Err(NetError::Malformed { tag, .. }) if tag == A));
 }
 
 #[test]

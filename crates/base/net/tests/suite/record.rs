@@ -1,9 +1,7 @@
 //! A recorded party runs again, alone.
-use std::net::{TcpListener, TcpStream};
+use super::common::{A, channel, sockets};
 use std::thread;
 use tacit_net::*;
-
-const A: Tag = Tag::new(0xf001, "first");
 
 /// One party of a toy protocol; all its bytes follow from `start`.
 fn party(mut channel: Channel, start: u8) -> Result<(Vec<u8>, Traffic), NetError> {
@@ -18,13 +16,11 @@ fn party(mut channel: Channel, start: u8) -> Result<(Vec<u8>, Traffic), NetError
 }
 
 #[test]
-fn a_replayed_party_hears_and_says_the_same() {
+fn replay_repeats_a_recorded_party() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.transcript");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let server = Channel::new(Box::new(TcpTransport::new(listener.accept().unwrap().0).unwrap()));
-    let peer = thread::spawn(move || party(server, 5));
+    let (client, server) = sockets();
+    let peer = thread::spawn(move || party(channel(server), 5));
     let recorded = RecordTransport::create(TcpTransport::new(client).unwrap(), &path).unwrap();
     let live = party(Channel::new(Box::new(recorded)), 1).unwrap();
     peer.join().unwrap().unwrap();
@@ -42,10 +38,9 @@ fn damaged_transcripts_are_named() {
     let path = dir.path().join("bad");
     std::fs::write(&path, b"something else entirely").unwrap();
     assert!(ReplayTransport::open(&path, false).err().unwrap().to_string().contains("no tacit transcript"));
-    std::fs::write(&path, b"tacit transcript 1\nX\0\0\0\0").unwrap();
-    let error = Channel::new(Box::new(ReplayTransport::open(&path, false).unwrap())).recv(A, 1).unwrap_err();
-    assert!(error.to_string().contains("damaged"), "{error}");
-    std::fs::write(&path, b"tacit transcript 1\nR\xff\0\0\0abc").unwrap();
-    let error = Channel::new(Box::new(ReplayTransport::open(&path, false).unwrap())).recv(A, 1).unwrap_err();
-    assert!(error.to_string().contains("ends inside"), "{error}");
+    for (entry, fault) in [(&b"X\0\0\0\0"[..], "damaged"), (&b"R\xff\0\0\0abc"[..], "ends inside")] {
+        std::fs::write(&path, [&b"tacit transcript 1\n"[..], entry].concat()).unwrap();
+        let error = Channel::new(Box::new(ReplayTransport::open(&path, false).unwrap())).recv(A, 1).unwrap_err();
+        assert!(error.to_string().contains(fault), "{error}");
+    }
 }

@@ -1,63 +1,16 @@
 //! TLS 1.3 with mutual authentication: who gets in, who does not, bulk in both directions.
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use super::common::{A, Ca, refuse, sockets, tcp};
+use rcgen::CertificateParams;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 use tacit_net::*;
-
-const A: Tag = Tag::new(0xf001, "first");
-
-struct Ca(CertifiedIssuer<'static, KeyPair>);
-
-impl Ca {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    /// Certificate and key, PEM.
-    fn issue(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let cert = CertificateParams::new(vec![name.into()]).unwrap().signed_by(&key, &self.0).unwrap();
-        (cert.pem(), key.serialize_pem())
-    }
-
-    fn server(&self, client_ca: &Self) -> ServerTls {
-        let (cert, key) = self.issue("localhost");
-        ServerTls::from_pem(cert.as_bytes(), key.as_bytes(), client_ca.pem().as_bytes()).unwrap()
-    }
-
-    fn client(&self, server_ca: &Self) -> ClientTls {
-        let (cert, key) = self.issue("somebody");
-        ClientTls::from_pem(cert.as_bytes(), key.as_bytes(), server_ca.pem().as_bytes()).unwrap()
-    }
-}
-
-fn sockets() -> (TcpTransport, TcpTransport) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let make = |s| {
-        let mut t = TcpTransport::new(s).unwrap();
-        t.set_stall_timeout(Duration::from_secs(20)).unwrap();
-        t
-    };
-    (make(client), make(listener.accept().unwrap().0))
-}
 
 type Connected = (Result<TlsTransport, NetError>, Result<TlsTransport, NetError>);
 
 fn connect(client: &ClientTls, server: ServerTls, name: &str) -> Connected {
     let (c, s) = sockets();
-    let accepting = thread::spawn(move || server.accept(s));
-    (client.connect(c, name), accepting.join().unwrap())
+    let accepting = thread::spawn(move || server.accept(tcp(s)));
+    (client.connect(tcp(c), name), accepting.join().unwrap())
 }
 
 #[test]
@@ -95,11 +48,10 @@ fn a_client_of_another_ca_is_refused_on_both_sides() {
 fn certificates_out_of_their_time_are_named_on_both_sides() {
     let ca = Ca::new("ours");
     let dated = |first_year: i32, last_year: i32| {
-        let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".into()]).unwrap();
         (params.not_before, params.not_after) =
             (rcgen::date_time_ymd(first_year, 1, 1), rcgen::date_time_ymd(last_year, 1, 1));
-        (params.signed_by(&key, &ca.0).unwrap().pem(), key.serialize_pem())
+        ca.sign(params)
     };
     for ((first_year, last_year), at_judge) in [((2900, 2999), "not valid yet"), ((1990, 1999), "has expired")] {
         let (cert, key) = dated(first_year, last_year);
@@ -131,46 +83,34 @@ fn a_server_of_another_ca_or_name_is_refused() {
 #[test]
 fn clients_without_certificate_or_with_tls_1_2_are_refused() {
     let ca = Ca::new("ours");
-    let mut roots = rustls::RootCertStore::empty();
-    let der = rustls::pki_types::pem::PemObject::from_pem_slice(ca.pem().as_bytes()).unwrap();
-    roots.add(der).unwrap();
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[version])
-            .unwrap()
-            .with_root_certificates(roots.clone())
-            .with_no_client_auth();
-        let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
-        let (c, s) = sockets();
-        let server = ca.server(&ca);
-        let accepting = thread::spawn(move || server.accept(s).map(|_| ()));
-        let mut stream = rustls::StreamOwned::new(session, c);
-        let _ = stream.write_all(b"hello");
+        let session = ca.session(version, |config| config.with_no_client_auth());
+        let (mut stream, error) = refuse(ca.server(&ca), session);
         assert!(stream.read(&mut [0]).is_err(), "{version:?}");
-        let error = accepting.join().unwrap().unwrap_err().to_string();
         let why = if version.version == rustls::ProtocolVersion::TLSv1_2 { "incompatible" } else { "no certificates" };
         assert!(error.contains(why), "{error}");
     }
 }
 
 #[test]
-fn what_is_not_tls_and_unusable_keys_are_named() {
+fn non_tls_peers_and_unusable_keys_are_named() {
     let ca = Ca::new("ours");
     let (mut c, s) = sockets();
     let server = ca.server(&ca);
-    let accepting = thread::spawn(move || server.accept(s).map(|_| ()));
+    let accepting = thread::spawn(move || server.accept(tcp(s)).map(drop));
     c.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert!(matches!(accepting.join().unwrap(), Err(NetError::Tls(_))));
     let (c, s) = sockets();
     drop(c);
-    let error = ca.server(&ca).accept(s).map(|_| ()).unwrap_err();
+    let error = ca.server(&ca).accept(tcp(s)).map(drop).unwrap_err();
     assert!(error.to_string().contains("closed"), "{error}");
 
-    let (cert, key) = ca.issue("localhost");
-    let pem = ca.pem();
-    let make = |c: &str, k: &str, ca: &str| ServerTls::from_pem(c.as_bytes(), k.as_bytes(), ca.as_bytes()).map(|_| ());
-    assert!(make(&cert, &key, "").unwrap_err().to_string().contains("CA certificate"));
-    assert!(make("nonsense", &key, &pem).unwrap_err().to_string().contains("certificate"));
-    assert!(make(&cert, &cert, &pem).unwrap_err().to_string().contains("private key"));
+    let ((cert, key), pem) = (ca.issue("localhost"), ca.pem());
+    let (cert, key, pem) = (cert.as_str(), key.as_str(), pem.as_str());
+    for (cert, key, ca, named) in
+        [(cert, key, "", "CA certificate"), ("nonsense", key, pem, "certificate"), (cert, cert, pem, "private key")]
+    {
+        let made = ServerTls::from_pem(cert.as_bytes(), key.as_bytes(), ca.as_bytes()).map(drop);
+        assert!(made.unwrap_err().to_string().contains(named), "{named}");
+    }
 }

@@ -1,41 +1,17 @@
 //! Messages and handshakes that are waited for without a thread, and channels that leave none behind.
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use super::common::{A, B, Ca, assert_stalled, refuse, sockets, tcp, wire};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::io::Write;
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 use tacit_net::*;
 
-const A: Tag = Tag::new(0xf001, "first");
-const B: Tag = Tag::new(0xf002, "second");
-
 /// Identities of both parties under one CA.
 fn identities() -> (ClientTls, ServerTls) {
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let issue = || {
-        let key = KeyPair::generate().unwrap();
-        let cert = CertificateParams::new(vec!["localhost".into()]).unwrap().signed_by(&key, &ca).unwrap();
-        (cert.pem(), key.serialize_pem())
-    };
-    let ((cert, key), (client_cert, client_key)) = (issue(), issue());
-    let client = ClientTls::from_pem(client_cert.as_bytes(), client_key.as_bytes(), ca.pem().as_bytes()).unwrap();
-    let server = ServerTls::from_pem(cert.as_bytes(), key.as_bytes(), ca.pem().as_bytes()).unwrap();
-    (client, server)
-}
-
-fn sockets() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (client, listener.accept().unwrap().0)
-}
-
-fn tcp(stream: TcpStream) -> TcpTransport {
-    let mut tcp = TcpTransport::new(stream).unwrap();
-    tcp.set_stall_timeout(Duration::from_secs(20)).unwrap();
-    tcp
+    let ca = Ca::new("ours");
+    (ca.client(&ca), ca.server(&ca))
 }
 
 /// Runs the server's handshake outside `TlsTransport`, which then takes the session over.
@@ -56,19 +32,6 @@ fn connected() -> (TlsTransport, Channel) {
     (connecting.join().unwrap(), Channel::new(Box::new(accepted)))
 }
 
-/// The bytes a channel puts on the wire for the given messages.
-fn wire(messages: &[(Tag, &[u8])]) -> Vec<u8> {
-    let (a, mut raw) = MemTransport::pair();
-    let mut channel = Channel::new(Box::new(a));
-    for (tag, message) in messages {
-        channel.send(*tag, message).unwrap();
-    }
-    drop(channel);
-    let mut bytes = Vec::new();
-    raw.read_to_end(&mut bytes).unwrap();
-    bytes
-}
-
 /// Polls until a message is complete: loopback delivers soon, but not at once.
 fn look(channel: &mut Channel, tag: Tag, max: usize) -> Result<Vec<u8>, NetError> {
     loop {
@@ -80,7 +43,7 @@ fn look(channel: &mut Channel, tag: Tag, max: usize) -> Result<Vec<u8>, NetError
 }
 
 #[test]
-fn a_message_that_trickles_in_is_given_whole_and_the_channel_goes_on() {
+fn try_recv_returns_a_trickled_message_whole() {
     let (mut raw, mut channel) = connected();
     let bytes = wire(&[(A, b"slow"), (B, b"second"), (A, b"third")]);
     let (head, tail) = bytes.split_at(HEADER_BYTES + 4);
@@ -96,7 +59,8 @@ fn a_message_that_trickles_in_is_given_whole_and_the_channel_goes_on() {
     // Waiting and looking take turns: frame numbers and counters are the channel's.
     raw.write_all(tail).unwrap();
     assert_eq!(channel.recv_max(B, 10).unwrap(), b"second");
-    assert_eq!(channel.try_recv(A, 10).unwrap().unwrap(), b"third", "what was read ahead is there at once");
+    // It was read ahead.
+    assert_eq!(channel.try_recv(A, 10).unwrap().unwrap(), b"third");
     assert_eq!(channel.total_traffic().received, bytes.len() as u64);
     drop(raw);
     assert_eq!(look(&mut channel, A, 10), Err(NetError::Closed { tag: A }));
@@ -104,7 +68,7 @@ fn a_message_that_trickles_in_is_given_whole_and_the_channel_goes_on() {
 }
 
 #[test]
-fn what_is_wrong_is_named_as_early_as_when_waiting() {
+fn try_recv_reports_faults_as_early_as_recv() {
     let good = wire(&[(A, b"a message")]);
     let header = &good[..HEADER_BYTES];
     let with_byte = |position: usize, byte: u8| {
@@ -135,7 +99,7 @@ fn what_is_wrong_is_named_as_early_as_when_waiting() {
 }
 
 #[test]
-fn a_settled_channel_has_said_everything_and_can_go_on() {
+fn settled_channel_has_sent_everything_and_can_be_used() {
     const BYTES: usize = 24 << 20;
     let (raw, mut channel) = connected();
     let reading = thread::spawn(move || {
@@ -155,25 +119,24 @@ fn a_settled_channel_has_said_everything_and_can_go_on() {
 }
 
 #[test]
-fn settling_ends_with_a_peer_that_takes_nothing() {
+fn settle_stalls_if_the_peer_reads_nothing() {
     let (own_socket, peer_socket) = sockets();
     let mut channel = Channel::new(Box::new(tcp(peer_socket)));
     channel.set_stall_timeout(Duration::from_millis(200)).unwrap();
-    // The queue would take it; which of the two notices first that the peer does not is a matter of time.
-    let ended = channel.send(A, &vec![0; 64 << 20]).and_then(|()| channel.settle());
-    assert!(matches!(ended, Err(NetError::Stalled { .. })), "{ended:?}");
+    // The queue has room for it. Either call may notice first that the peer does not read.
+    assert_stalled(channel.send(A, &vec![0; 64 << 20]).and_then(|()| channel.settle()));
     drop(own_socket);
 }
 
 #[test]
-fn transports_that_can_only_wait_say_so() {
+fn try_recv_is_unsupported_in_memory() {
     let (mut channel, _peer) = mem_pair();
     let error = channel.try_recv(A, 10).unwrap_err();
     assert!(matches!(error, NetError::Io { kind: std::io::ErrorKind::Unsupported, .. }), "{error}");
 }
 
 #[test]
-fn only_whole_sessions_of_the_protocol_are_taken_over() {
+fn accepts_only_complete_sessions_with_our_alpn() {
     let (client, server) = identities();
     let unfinished = rustls::ServerConnection::new(server.with_http()).unwrap();
     let unfinished = TlsTransport::accepted(unfinished, tcp(sockets().1));
@@ -193,42 +156,24 @@ fn only_whole_sessions_of_the_protocol_are_taken_over() {
 }
 
 #[test]
-fn whoever_does_not_say_what_it_speaks_is_refused() {
-    let mut params = CertificateParams::new(vec![]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let cert = CertificateParams::new(vec!["localhost".into()]).unwrap().signed_by(&key, &ca).unwrap();
-    let (chain, key_pem) = (cert.pem(), key.serialize_pem());
-    let server = ServerTls::from_pem(chain.as_bytes(), key_pem.as_bytes(), ca.pem().as_bytes()).unwrap();
+fn clients_without_our_alpn_are_refused() {
+    let ca = Ca::new("ours");
+    let (chain, key) = ca.issue("localhost");
     for (spoken, why) in [(vec![], "ALPN"), (vec![b"h2".to_vec()], "any known protocol")] {
-        use rustls::pki_types::pem::PemObject;
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(rustls::pki_types::CertificateDer::from_pem_slice(ca.pem().as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_client_auth_cert(
-                vec![rustls::pki_types::CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()],
-                rustls::pki_types::PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).unwrap(),
-            )
-            .unwrap();
-        config.alpn_protocols = spoken;
-        let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
-        let (own_socket, peer_socket) = sockets();
-        let accepting = server.clone();
-        let accepting = thread::spawn(move || accepting.accept(tcp(peer_socket)).map(drop));
-        let mut stream = rustls::StreamOwned::new(session, own_socket);
-        let _ = stream.write_all(b"hello");
-        let error = accepting.join().unwrap().unwrap_err().to_string();
+        let session = ca.session(&rustls::version::TLS13, |config| {
+            let chain = vec![CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            let mut config = config.with_client_auth_cert(chain, key).unwrap();
+            config.alpn_protocols = spoken;
+            config
+        });
+        let (_, error) = refuse(ca.server(&ca), session);
         assert!(error.contains(why), "{error}");
     }
 }
 
 #[test]
-fn addresses_are_taken_apart_or_what_is_wrong_is_said() {
+fn splits_addresses_and_names_their_faults() {
     for (text, host, port) in
         [("a.example:7878", "a.example", 7878), ("[::1]:1", "::1", 1), ("127.0.0.1:65535", "127.0.0.1", 65535)]
     {
@@ -253,7 +198,7 @@ fn addresses_are_taken_apart_or_what_is_wrong_is_said() {
 }
 
 #[test]
-fn a_refused_connection_is_told_in_plain_words() {
+fn connection_errors_are_plain() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = TcpTransport::connect(free, Duration::from_secs(5)).err().unwrap().to_string();
     assert_eq!(error, format!("connecting to {free}: Connection refused"));
