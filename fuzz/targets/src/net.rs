@@ -126,7 +126,7 @@ pub(crate) fn message_seeds() -> Vec<Vec<u8>> {
 
 /// The payload of an opening message.
 pub(crate) fn handshake(data: &[u8]) {
-    let ours = Hello::opened([1; 32], [2; 32]);
+    let ours = Hello::for_model([1; 32], [2; 32]);
     let accepted = tacit_net::handshake(&mut scripted(&wire_message(Tag::HELLO, data)), &ours).is_ok();
     assert_eq!(accepted, data == hello_payload(&ours), "exactly the matching hello is accepted");
 }
@@ -140,8 +140,8 @@ fn hello_payload(hello: &Hello) -> Vec<u8> {
 }
 
 pub(crate) fn handshake_seeds() -> Vec<Vec<u8>> {
-    let other_version = Hello { version: 99, ..Hello::opened([1; 32], [2; 32]) };
-    [Hello::opened([1; 32], [2; 32]), Hello::opened([1; 32], [5; 32]), other_version]
+    let other_version = Hello { version: 99, ..Hello::for_model([1; 32], [2; 32]) };
+    [Hello::for_model([1; 32], [2; 32]), Hello::for_model([1; 32], [5; 32]), other_version]
         .iter()
         .map(hello_payload)
         .collect()

@@ -123,7 +123,7 @@ impl Table {
         let result = match &self.lines {
             None => dealt::LookUp::new(n, width, &self.entries),
             Some(Lines { low, shift, slopes }) => {
-                dealt::LookUp::lines(n, width, &self.entries, dealt::Lines { low: *low, shift: *shift, slopes })
+                dealt::LookUp::with_lines(n, width, &self.entries, dealt::Lines { low: *low, shift: *shift, slopes })
             }
         };
         result.map_err(|e| e.to_string())

@@ -33,7 +33,7 @@ pub struct Coefficient {
 
 impl Coefficient {
     /// Whether the value is assumed and not measured.
-    pub fn assumed(&self) -> bool {
+    pub fn is_assumed(&self) -> bool {
         self.source.starts_with("assumed")
     }
 }

@@ -19,9 +19,9 @@ pub const HEADER_BYTES: usize = 10;
 /// Most payload bytes in one frame.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
 
-const MORE: u32 = 1 << 31;
+const MORE_FRAMES: u32 = 1 << 31;
 /// Most outgoing bytes gathered before they go to the transport.
-const GATHER: usize = 64 << 10;
+const GATHERED_BYTES: usize = 64 << 10;
 
 /// A connection to the peer that carries tagged messages.
 ///
@@ -60,7 +60,7 @@ impl Channel {
     pub fn new(transport: Box<dyn Transport>) -> Self {
         Self {
             transport: Buffered::new(transport),
-            out: Vec::with_capacity(GATHER),
+            out: Vec::with_capacity(GATHERED_BYTES),
             scratch: Vec::new(),
             partial: Vec::new(),
             sent_frames: 0,
@@ -110,7 +110,7 @@ impl Channel {
     /// A live counter of the bytes sent and received in all phases, for a thread that shows
     /// progress.
     #[must_use]
-    pub fn moved(&self) -> Arc<AtomicU64> {
+    pub fn transferred_bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.transferred_bytes)
     }
 
@@ -266,16 +266,16 @@ impl Channel {
     fn send_frame(&mut self, tag: Tag, frame: &[u8], more: bool) -> Result<(), NetError> {
         let mut head = [0u8; 6];
         head[..2].copy_from_slice(&tag.id().to_le_bytes());
-        let len = frame.len() as u32 | if more { MORE } else { 0 };
+        let len = frame.len() as u32 | if more { MORE_FRAMES } else { 0 };
         head[2..].copy_from_slice(&len.to_le_bytes());
         self.out.extend_from_slice(&head);
         self.out.extend_from_slice(&checksum(self.sent_frames, &head, frame).to_le_bytes());
         self.sent_frames += 1;
         self.traffic[self.phase as usize].sent += (HEADER_BYTES + frame.len()) as u64;
         self.transferred_bytes.fetch_add((HEADER_BYTES + frame.len()) as u64, Ordering::Relaxed);
-        if frame.len() < GATHER / 2 {
+        if frame.len() < GATHERED_BYTES / 2 {
             self.out.extend_from_slice(frame);
-            if self.out.len() < GATHER {
+            if self.out.len() < GATHERED_BYTES {
                 return Ok(());
             }
             self.write_gathered().map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
@@ -408,7 +408,7 @@ impl Channel {
         let mut bytes = [0u8; HEADER_BYTES];
         loop {
             self.fill(tag, &mut bytes, true)?;
-            if !self.hears(tag, &bytes)? {
+            if !self.take_sign_of_life(tag, &bytes)? {
                 break;
             }
         }
@@ -471,11 +471,11 @@ fn parse_header(tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<Header, NetError
         return Err(NetError::UnexpectedTag { expected: tag, got: Tag::from_wire(found_tag) });
     }
     let length_word = u32::from_le_bytes([l0, l1, l2, l3]);
-    let len = (length_word & !MORE) as usize;
+    let len = (length_word & !MORE_FRAMES) as usize;
     if len > MAX_FRAME_BYTES {
         return Err(NetError::FrameTooLong { tag, got: len, max: MAX_FRAME_BYTES });
     }
-    Ok(Header { len, more: length_word & MORE != 0, crc, bytes: [t0, t1, l0, l1, l2, l3] })
+    Ok(Header { len, more: length_word & MORE_FRAMES != 0, crc, bytes: [t0, t1, l0, l1, l2, l3] })
 }
 
 fn split_header(bytes: &[u8; HEADER_BYTES]) -> ([u8; 6], u32) {

@@ -14,7 +14,7 @@ pub struct MovingDeadline {
 
 impl MovingDeadline {
     /// Moves the deadline because bytes arrived at `now`, never to an earlier time.
-    pub fn moved(&mut self, now: Instant) {
+    pub fn advance(&mut self, now: Instant) {
         self.end = self.end.max((now + self.step).min(self.last));
     }
 }

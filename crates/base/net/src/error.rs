@@ -165,7 +165,7 @@ impl NetError {
     }
 
     /// The error for an address that cannot be listened on, with the option that chooses another.
-    pub fn listening(address: impl std::fmt::Display, option: &str, error: &io::Error) -> Self {
+    pub fn cannot_listen(address: impl std::fmt::Display, option: &str, error: &io::Error) -> Self {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("; another program has it: choose another with {option} (port 0: any that is free)")
@@ -180,7 +180,7 @@ impl NetError {
 
     /// Describes the error without tags, for users who do not know the protocol.
     #[must_use]
-    pub fn plainly(&self) -> String {
+    pub fn plain_text(&self) -> String {
         match self {
             Self::Closed { .. } => "the other side closed the connection".into(),
             Self::Truncated { .. } => "the connection ended within a message".into(),

@@ -22,13 +22,13 @@ pub struct Hello {
 impl Hello {
     /// A hello of this build's version before a model is open.
     #[must_use]
-    pub fn opening() -> Self {
-        Self::opened([0; 32], [0; 32])
+    pub fn without_model() -> Self {
+        Self::for_model([0; 32], [0; 32])
     }
 
     /// A hello of this build's version for an open model.
     #[must_use]
-    pub fn opened(plan: [u8; 32], public: [u8; 32]) -> Self {
+    pub fn for_model(plan: [u8; 32], public: [u8; 32]) -> Self {
         Self { version: PROTOCOL_VERSION, plan, public }
     }
 

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a full bucket lasts at the full rate: the longest overslept pause that is made up for.
-const BURST: Duration = Duration::from_millis(4);
+const BURST_TIME: Duration = Duration::from_millis(4);
 /// Smallest and largest bucket, bytes.
 const BURST_BYTES: (u64, u64) = (4 << 10, 256 << 10);
 /// Tokens of one byte: bits times nanoseconds per second, so that no division rounds.
@@ -21,7 +21,7 @@ const TOKENS_PER_BYTE: u128 = 8 * 1_000_000_000;
 /// Bytes that may leave at once after a pause: 4 ms at the rate, from 4 KiB to 256 KiB.
 #[must_use]
 pub fn burst_bytes(rate: Rate) -> u64 {
-    rate.bytes_in(BURST).clamp(BURST_BYTES.0, BURST_BYTES.1)
+    rate.bytes_in(BURST_TIME).clamp(BURST_BYTES.0, BURST_BYTES.1)
 }
 
 /// A token bucket without a clock: the caller passes the time since any fixed start.

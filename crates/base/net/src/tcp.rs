@@ -12,9 +12,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Largest piece handed to the writer thread at once, in bytes.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 /// How long a dropped transport waits for its last bytes to leave.
-const LINGER: Duration = Duration::from_secs(5);
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A TCP connection. Writes go directly to the kernel while its buffer has room; the rest is queued
 /// and written by a thread of this transport. So both parties may write far more than the socket
@@ -97,7 +97,7 @@ impl TcpTransport {
     /// Moves the deadline because bytes arrived.
     fn advance_deadline(&mut self) {
         if let Some(moving) = &mut self.moving {
-            moving.moved(Instant::now());
+            moving.advance(Instant::now());
             self.deadline = Some(moving.end);
         }
     }
@@ -263,7 +263,7 @@ impl Write for TcpTransport {
             }
         }
         self.start_writer()?;
-        let n = buf.len().min(CHUNK);
+        let n = buf.len().min(CHUNK_BYTES);
         self.push(buf[..n].to_vec(), wait)?;
         Ok(n)
     }
@@ -322,7 +322,7 @@ impl Transport for TcpTransport {
 impl Drop for TcpTransport {
     fn drop(&mut self) {
         if self.writer.is_some() {
-            self.queue.drain(LINGER);
+            self.queue.drain(DROP_TIMEOUT);
         }
         self.queue.close();
         // Shutting down both ways wakes a peer or writer thread that still waits. An error means

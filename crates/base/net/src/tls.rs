@@ -143,7 +143,7 @@ impl ServerTls {
     }
 
     /// The configuration for asynchronous TLS: the same identity and CA, for clients that speak
-    /// [`ALPN`] or HTTP. [`TlsTransport::accepted`] turns sessions of [`ALPN`] into transports.
+    /// [`ALPN`] or HTTP. [`TlsTransport::from_session`] turns sessions of [`ALPN`] into transports.
     #[must_use]
     pub fn with_http(&self) -> Arc<ServerConfig> {
         let mut config = (*self.config).clone();
@@ -281,7 +281,7 @@ impl TlsTransport {
     ///
     /// # Errors
     /// [`NetError::Tls`] if the handshake is not complete, or the client does not name [`ALPN`].
-    pub fn accepted(session: ServerConnection, tcp: TcpTransport) -> Result<Self, NetError> {
+    pub fn from_session(session: ServerConnection, tcp: TcpTransport) -> Result<Self, NetError> {
         if session.is_handshaking() {
             return Err(NetError::Tls(format!("the handshake with {} is not over", tcp.peer())));
         }

@@ -39,7 +39,7 @@ impl HandshakeDeadline {
 
     /// Extends the deadline because bytes arrived at `now`.
     pub fn moved(&mut self, now: Instant) {
-        self.moving.moved(now);
+        self.moving.advance(now);
     }
 
     /// Explains why the deadline has passed.

@@ -120,7 +120,7 @@ impl Client {
     /// Counts the bytes that the connection moves: for a thread that shows progress during a phase.
     #[must_use]
     pub fn moved(&self) -> Arc<AtomicU64> {
-        self.channel.moved()
+        self.channel.transferred_bytes()
     }
 
     /// Name of the model at the server.
@@ -379,7 +379,7 @@ impl Client {
             other => return Err(misplaced(request.name(), &other).into()),
         }
         if let Some(progress) = &self.progress {
-            progress.begins(phase, channel.moved(), Arc::clone(&self.spared), &self.model.costs());
+            progress.begins(phase, channel.transferred_bytes(), Arc::clone(&self.spared), &self.model.costs());
         }
         let meter = Meter::start(channel, phase, &self.marks);
         let done = self.threads.install(|| work(side, channel));

@@ -71,7 +71,7 @@ impl Connection {
         };
         let mut channel = Channel::new(transport);
         channel.set_deadline(Some(end));
-        handshake(&mut channel, &Hello::opening())?;
+        handshake(&mut channel, &Hello::without_model())?;
         match recv_reply(&mut channel)? {
             Reply::Welcome => {}
             Reply::Refused { reason, .. } | Reply::Goodbye { reason } => {
@@ -192,7 +192,7 @@ impl Connection {
         let digest = public_digest(&public);
         let opened = self.config.opened.get_or(&backend, digest, || known.open(&public))?;
         required(&self.config.require, model, &opened.describe(), &digest, opened.waives())?;
-        let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
+        let compared = handshake(&mut self.channel, &Hello::for_model(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let Self { registry, config, channel, closer, stock } = self;
         let parts = ConnectionParts { registry, config, channel, closer, stock };

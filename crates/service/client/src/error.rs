@@ -26,7 +26,7 @@ pub enum ClientError {
     /// The connection to the server was lost, or the server has fallen silent.
     #[error(
         "lost the server at {server}, asked for {during}: {}; if nobody stopped it, its log says more. Connect again",
-        error.plainly()
+        error.plain_text()
     )]
     Lost {
         /// Its address.

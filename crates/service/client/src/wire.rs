@@ -1,10 +1,10 @@
 //! Requests and answers between client and server, around the phases of a back end. Both parties
 //! use this module.
 //!
-//! After TLS (with [`tacit_net::tls::ALPN`]) the parties compare [`Hello::opening`]s, and the
+//! After TLS (with [`tacit_net::tls::ALPN`]) the parties compare [`Hello::without_model`]s, and the
 //! server sends [`Reply::Welcome`]. From then on the client asks and the server answers. The public
 //! part follows [`Reply::Model`] as a message of its own. Both parties then compare
-//! [`Hello::opened`]: digests of plan and public part. After [`Reply::Go`] both parties run the
+//! [`Hello::for_model`]: digests of plan and public part. After [`Reply::Go`] both parties run the
 //! phase on the same connection. The server then reports its figures with [`Reply::Done`].
 mod kept;
 

@@ -87,7 +87,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Names the address and the option in an error of listening.
 pub(crate) fn not_listening(address: SocketAddr) -> impl Fn(io::Error) -> NetError {
-    move |e| NetError::listening(address, "--listen", &e)
+    move |e| NetError::cannot_listen(address, "--listen", &e)
 }
 
 /// Checks the clock, then removes what has expired from the store.

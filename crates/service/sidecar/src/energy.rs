@@ -47,7 +47,7 @@ impl EnergyModel {
 
 fn describe_coefficient(activity: &str, unit: &str, coefficient: &Coefficient) -> Value {
     let Coefficient { value, source, .. } = coefficient;
-    json!({ "what": activity, "value": value, "unit": unit, "source": source, "assumed": coefficient.assumed() })
+    json!({ "what": activity, "value": value, "unit": unit, "source": source, "assumed": coefficient.is_assumed() })
 }
 
 #[cfg(test)]

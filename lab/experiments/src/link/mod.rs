@@ -84,7 +84,7 @@ impl Link {
     pub fn up(spec: &LinkSpec) -> Result<Self, LabError> {
         let (client, server) = (Namespace::new()?, Namespace::new()?);
         let mut devices = None;
-        if spec.emulated() {
+        if spec.needs_emulator() {
             let offload = setup::offload(spec);
             devices = Some([setup::tun(&client, offload)?, setup::tun(&server, offload)?]);
         } else {

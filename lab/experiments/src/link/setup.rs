@@ -53,7 +53,7 @@ impl Shape {
 
 /// Whether the emulator moves TCP segments together on this link.
 pub(super) fn offload(spec: &LinkSpec) -> bool {
-    !spec.impaired() && (is_fast(spec.up()) || is_fast(spec.down()))
+    !spec.is_impaired() && (is_fast(spec.up()) || is_fast(spec.down()))
 }
 
 /// Returns whether the emulator moves TCP segments together at a rate.
@@ -108,7 +108,7 @@ pub(super) fn veth(client: &Namespace, server: &Namespace) -> Result<(), LabErro
 /// Those of [`run`]; [`LabError::Io`] if a kernel setting cannot be written.
 pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
     settings(spec)?;
-    let emulated = spec.emulated();
+    let emulated = spec.needs_emulator();
     run("ip", &["link", "set", "lo", "up"])?;
     run("ip", &["address", "add", &format!("{}/30", side.address()), "dev", INTERFACE])?;
     run("ip", &["link", "set", INTERFACE, "mtu", &MTU.to_string(), "txqueuelen", "2000"])?;

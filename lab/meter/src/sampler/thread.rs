@@ -329,7 +329,7 @@ impl Party {
             self.net = NetReader::open(roots.proc.join(format!("{pid}/net/dev"))).ok();
         }
         if self.cgroup.is_none() {
-            self.cgroup = self.pids.iter().find_map(|pid| Cgroup::of(roots, *pid));
+            self.cgroup = self.pids.iter().find_map(|pid| Cgroup::of_process(roots, *pid));
         }
     }
 

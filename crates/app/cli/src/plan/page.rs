@@ -29,7 +29,7 @@ pub fn serve(plan_request: &PlanRequest, address: SocketAddr, as_json: bool) -> 
     }
     // Report a failing plan now instead of to the first browser.
     plan_request.clone().plan()?;
-    let listener = TcpListener::bind(address).map_err(|e| NetError::listening(address, "--serve", &e))?;
+    let listener = TcpListener::bind(address).map_err(|e| NetError::cannot_listen(address, "--serve", &e))?;
     let address = listener.local_addr().context("the page's address")?;
     let value = json!({ "listening": format!("http://{address}") });
     print::row(as_json, &value, &format!("listening on http://{address}/ (Ctrl-C ends it)"))?;

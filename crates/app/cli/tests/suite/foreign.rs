@@ -36,7 +36,7 @@ fn start_hostile_server(keys: &Path, talk: impl Fn(&ServerTls, TcpTransport) + S
 fn start_answering_server(keys: &Path, welcomes: bool, answer: Reply) -> String {
     start_hostile_server(keys, move |tls, tcp| {
         let mut channel = Channel::new(Box::new(tls.accept(tcp).unwrap()));
-        handshake(&mut channel, &Hello::opening()).unwrap();
+        handshake(&mut channel, &Hello::without_model()).unwrap();
         if welcomes {
             send(&mut channel, REPLY, &Reply::Welcome).unwrap();
             Request::from_bytes(&channel.recv_max(REQUEST, 1 << 16).unwrap()).unwrap();

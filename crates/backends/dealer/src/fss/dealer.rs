@@ -114,7 +114,7 @@ impl Correlation for Fss {
         let (client, dealer) = (Prg::from_seed(streams.client.clone()), &streams.dealer);
         let (delta, mut key_stream) = (Delta::draw(&mut dealer.fork(0)), dealer.fork(1));
         let (key, chooser) = match plan.level() {
-            Level::L1 => (Key::held(&mut key_stream), &client),
+            Level::L1 => (Key::one_sided(&mut key_stream), &client),
             Level::L2 => (Key::draw(&mut key_stream, &mut client.fork(KEY)), &streams.masks),
         };
         let [chooser, share_stream] = [chooser, chooser].map(|prg| Prg::from_seed(prg.seed().clone()));

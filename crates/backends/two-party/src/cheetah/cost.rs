@@ -80,7 +80,7 @@ impl TrafficOf {
     pub fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
         L::public_talk(&plan.lattice(), talk);
         let rots = rots(plan);
-        let mut ots = PlannedOts::reserved(rots.client, rots.server);
+        let mut ots = PlannedOts::new(rots.client, rots.server);
         for step in &plan.steps {
             match step {
                 Step::Linear(Member { group, index: 0 }) => L::talk(&plan.groups[*group].plan, &mut ots, talk),

@@ -10,7 +10,7 @@ fn built_in_profiles_are_sound_and_say_where_their_numbers_are_from() {
         for mode in profile.modes() {
             for number in [&mode.base_w, &mode.w_per_core, &mode.j_per_byte] {
                 let cited = number.source.contains("https://") || number.source.contains(" at ");
-                assert!(number.assumed() || cited, "{name}/{}: {}", mode.name, number.source);
+                assert!(number.is_assumed() || cited, "{name}/{}: {}", mode.name, number.source);
             }
             if let (Some(cores), Some(budget)) = (mode.cores, mode.budget_w) {
                 let full = mode.base_w.value + f64::from(cores) * mode.w_per_core.value;

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// Time limit of a connection to another host, and of each exchange of clocks.
-const PATIENCE: Duration = Duration::from_secs(2);
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Exchanges at the connection and at each renewal of the offset.
 const EXCHANGES: u32 = 8;
 /// Age of the offset of another host's clock at which the next phase renews it: 50 ppm of drift are
@@ -136,8 +136,10 @@ impl Wire {
             .map_err(MeasureError::io(source()))?
             .next()
             .ok_or_else(|| MeasureError::Malformed { what: source(), detail: "the host has no address".into() })?;
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(MeasureError::io(source()))?;
-        let limits = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+        let stream = TcpStream::connect_timeout(&address, EXCHANGE_TIMEOUT).map_err(MeasureError::io(source()))?;
+        let limits = stream
+            .set_read_timeout(Some(EXCHANGE_TIMEOUT))
+            .and_then(|()| stream.set_write_timeout(Some(EXCHANGE_TIMEOUT)));
         let stream = limits.and_then(|()| socket(stream)).map_err(MeasureError::io(source()))?;
         let offset = clock::measure(&mut &stream, EXCHANGES)?;
         Ok(Self { stream: Some(stream), offset: Some(offset) })

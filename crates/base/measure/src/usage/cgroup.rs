@@ -25,7 +25,7 @@ pub struct CgroupUsage {
 impl Cgroup {
     /// The cgroup of a process, if it has version 2 and is not this process's own.
     #[must_use]
-    pub fn of(roots: &Roots, pid: u32) -> Option<Self> {
+    pub fn of_process(roots: &Roots, pid: u32) -> Option<Self> {
         let (process_group, own_group) = (group(&roots.proc, &pid.to_string())?, group(&roots.proc, "self")?);
         let folder = roots.sys.join("fs/cgroup").join(&process_group);
         let mut reader = Self { folder, before_s: 0.0, last: CgroupUsage::default() };
@@ -75,8 +75,8 @@ mod tests {
         write_file("proc/9/cgroup", "12:cpu:/version-1\n");
         write_file("sys/fs/cgroup/user.slice/cpu.stat", "usage_usec 1\n");
         write_file("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 2000000\nuser_usec 1\nsystem_usec 1\n");
-        assert!([7, 9, 10].iter().all(|pid| Cgroup::of(&roots, *pid).is_none()), "ours, version 1, none");
-        let mut cgroup = Cgroup::of(&roots, 8).unwrap();
+        assert!([7, 9, 10].iter().all(|pid| Cgroup::of_process(&roots, *pid).is_none()), "ours, version 1, none");
+        let mut cgroup = Cgroup::of_process(&roots, 8).unwrap();
         assert_eq!(cgroup.read(), CgroupUsage::default());
         write_file("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 3500000\n");
         write_file("sys/fs/cgroup/run-1.scope/memory.peak", "4096\n");

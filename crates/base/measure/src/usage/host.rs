@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Shortest time between reads of frequencies from `/sys`; those from `/proc/cpuinfo` are read at
 /// most every second. On some machines these reads wake every core.
-const SYS_EVERY: Duration = Duration::from_millis(100);
-const CPUINFO_EVERY: Duration = Duration::from_secs(1);
+const SYS_INTERVAL: Duration = Duration::from_millis(100);
+const CPUINFO_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads `/proc/stat`, `/proc/meminfo` and the cores' frequencies.
 pub struct HostReader {
@@ -133,7 +133,7 @@ impl Frequencies {
     }
 
     fn refresh(&mut self) {
-        let every = if self.cpuinfo.is_some() { CPUINFO_EVERY } else { SYS_EVERY };
+        let every = if self.cpuinfo.is_some() { CPUINFO_INTERVAL } else { SYS_INTERVAL };
         if self.read.is_some_and(|read| read.elapsed() < every) {
             return;
         }

@@ -12,7 +12,7 @@ use super::{BLOCK, DealtGate};
 use crate::{MpcError, low_mask, packed_bytes};
 
 /// Blocks that are dealt together before they are handed over.
-const AT_ONCE: usize = 64;
+const BLOCKS_AT_ONCE: usize = 64;
 
 /// Number of blocks of `n` elements.
 pub(super) fn count(n: usize) -> usize {
@@ -30,8 +30,8 @@ pub(super) fn deal_blocks<B: AsRef<[u8]> + Send, E>(
     deal: impl Fn(usize) -> B + Sync,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    for first in (0..count(n)).step_by(AT_ONCE) {
-        let last = (first + AT_ONCE).min(count(n));
+    for first in (0..count(n)).step_by(BLOCKS_AT_ONCE) {
+        let last = (first + BLOCKS_AT_ONCE).min(count(n));
         let blocks: Vec<B> = (first..last).into_par_iter().map(&deal).collect();
         blocks.iter().try_for_each(|block| sink(block.as_ref()))?;
     }

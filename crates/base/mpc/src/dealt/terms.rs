@@ -182,7 +182,7 @@ fn times(mut product: Vec<i8>, factor: &[i8]) -> Vec<i8> {
 }
 
 /// The bits of a byte, lowest first.
-const BYTES: [[i8; 8]; 256] = {
+const BITS_OF_BYTES: [[i8; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut byte = 0;
     while byte < 256 {
@@ -200,7 +200,7 @@ const BYTES: [[i8; 8]; 256] = {
 fn expand(plane: &[u64], len: usize) -> Vec<i8> {
     let mut out = Vec::with_capacity(64 * plane.len());
     for byte in plane.iter().flat_map(|word| word.to_le_bytes()) {
-        out.extend_from_slice(&BYTES[byte as usize]);
+        out.extend_from_slice(&BITS_OF_BYTES[byte as usize]);
     }
     out.truncate(len);
     out

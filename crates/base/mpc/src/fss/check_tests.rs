@@ -195,7 +195,7 @@ impl Batch {
 
     fn opened(&self) -> Vec<u128> {
         let [client_lows, server_lows] = &self.lows;
-        client_lows.iter().zip(server_lows).map(|(a, b)| self.ring.opened(*a, *b).unwrap()).collect()
+        client_lows.iter().zip(server_lows).map(|(a, b)| self.ring.sum_parts(*a, *b).unwrap()).collect()
     }
 
     /// Runs the check; `cheat` may change the high parts that the client sends.
@@ -309,7 +309,7 @@ fn a_commitment_binds_role_session_digest_and_nonce() {
 #[test]
 fn foreign_numbers_out_of_range_are_refused() {
     let ring = Ring::new(12).unwrap();
-    assert!(ring.opened(1, 4096).is_err() && ring.opened(4095, 4095).is_ok_and(|o| o == 8190));
+    assert!(ring.sum_parts(1, 4096).is_err() && ring.sum_parts(4095, 4095).is_ok_and(|o| o == 8190));
     assert!(KeyShare::new(1 << SIGMA).is_err());
     assert!(Ring::new(0).is_err() && Ring::new(65).is_err());
     let batch = Batch::new(ring, &values(ring, 2, 1), 1);

@@ -74,7 +74,7 @@ impl Shape {
     ///
     /// # Errors
     /// `OutOfRange` if the compared bits do not fit above `low` in 64.
-    pub fn above(self, low: u32) -> Result<Self, MpcError> {
+    pub fn with_dropped_bits(self, low: u32) -> Result<Self, MpcError> {
         check_max("the dropped bits", low as usize, (64 - self.bits) as usize)?;
         Ok(Self { low, ..self })
     }
@@ -160,7 +160,7 @@ pub fn deal(hash: &mut TreeHash, place: Place, shape: Shape, delta: &Delta, alph
                 *block ^= delta.block() & hit;
             }
         }
-        let planes = Planes::of(alphas);
+        let planes = Planes::new(alphas);
         for (level, out) in (0..).zip(corrections[first * levels..][..m * levels].chunks_exact_mut(m)) {
             let ccr = hash.at(Purpose::Authenticated, place.after(g), level);
             ccr.correct(nodes, &deltas[..m], planes.bit(shape.bit(level)), out);
@@ -247,7 +247,7 @@ impl Keys {
                     *sum ^= *block & Block::mask(top.wrapping_sub(j as u64) >> 63);
                 }
             }
-            let planes = Planes::of(points);
+            let planes = Planes::new(points);
             for (level, corrections) in (0..).zip(self.corrections_of(g).chunks_exact(m)) {
                 let ccr = hash.at(Purpose::Authenticated, place.after(g), level);
                 ccr.descend(nodes, corrections, planes.bit(shape.bit(level)), sums);

@@ -125,7 +125,7 @@ pub fn deal(
         let (m, first) = (alphas.len(), g * GROUP);
         let (nodes, deltas) = (&mut nodes[first..first + m], &mut deltas[first..first + m]);
         let mut words = corrections[first * shape.words()..].chunks_exact_mut(m);
-        let planes = Planes::of(alphas);
+        let planes = Planes::new(alphas);
         for (level, out) in (0..shape.levels()).zip(&mut words) {
             hash.at(Purpose::Dpf, place.after(g), level).correct(nodes, deltas, planes.bit(shape.bit(level)), out);
         }
@@ -188,7 +188,7 @@ impl Keys {
             let m = points.len();
             let sums = &mut sums[..m];
             sums.fill(Block::ZERO);
-            let planes = Planes::of(points);
+            let planes = Planes::new(points);
             let mut words = self.words_of(g).chunks_exact(m);
             for (level, corrections) in (0..shape.levels()).zip(&mut words) {
                 let ccr = hash.at(Purpose::Dpf, place.after(g), level);

@@ -25,7 +25,7 @@ pub(super) struct Planes([[u64; GROUP / 64]; 64]);
 
 impl Planes {
     /// The planes of up to [`GROUP`] numbers.
-    pub(super) fn of(numbers: &[u64]) -> Self {
+    pub(super) fn new(numbers: &[u64]) -> Self {
         let mut out = Self([[0; GROUP / 64]; 64]);
         for (word, chunk) in numbers.chunks(64).enumerate() {
             let mut m = [0; 64];

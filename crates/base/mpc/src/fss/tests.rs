@@ -95,7 +95,7 @@ fn comparisons_are_exact_at_edges_and_at_random_up_to_all_widths() {
 fn comparisons_ignore_dropped_low_bits_and_bits_above() {
     for (bits, low) in [(5, 3), (12, 8), (24, 40), (1, 63)] {
         let (alphas, points) = edges(64, bits as u8, 60);
-        check_compare(Shape::new(bits).unwrap().above(low).unwrap(), low, &alphas, &points);
+        check_compare(Shape::new(bits).unwrap().with_dropped_bits(low).unwrap(), low, &alphas, &points);
     }
 }
 
@@ -139,7 +139,11 @@ fn shapes_out_of_range_and_material_of_wrong_length_are_refused() {
         assert!(matches!(Shape::new(bits), Err(MpcError::OutOfRange { .. })), "{bits}");
     }
     let shape = Shape::new(10).unwrap();
-    assert!(shape.with_top(9).is_err() && shape.above(55).is_err() && Shape::new(3).unwrap().with_top(4).is_err());
+    assert!(
+        shape.with_top(9).is_err()
+            && shape.with_dropped_bits(55).is_err()
+            && Shape::new(3).unwrap().with_top(4).is_err()
+    );
     assert!(dpf::Shape::new(65).is_err());
     let blocks = |n| vec![Block::ZERO; n];
     for (n, tops, corrections) in [(2, 7, 16), (2, 8, 15), (2, 9, 17), (usize::MAX, 8, 16)] {

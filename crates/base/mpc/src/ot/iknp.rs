@@ -19,7 +19,7 @@ use crate::MpcError;
 use crate::wire::PackedMessages;
 
 /// Base OTs needed: the free bits of `delta`.
-pub(super) const BASE: usize = 127;
+pub(super) const BASE_OTS: usize = 127;
 const COLUMNS: Tag = Tag::new(0x0203, "bootstrap columns");
 
 /// `n` bits of the stream of a seed; `n` is a multiple of 64.
@@ -50,7 +50,7 @@ fn half(columns: &[Vec<u64>], first: usize, g: usize) -> [u64; 64] {
 
 /// Bytes of the message for `n` OTs.
 pub(super) const fn column_bytes(n: usize) -> usize {
-    BASE * padded_len(n) / 8
+    BASE_OTS * padded_len(n) / 8
 }
 
 /// `n` rounded up to a multiple of 64 rows.
@@ -102,8 +102,8 @@ mod tests {
     fn outputs_are_correlated_by_delta() {
         let mut stream = prg(9);
         let delta = Block(stream.next_block().0 | 1);
-        let pairs: Vec<[Block; 2]> = (0..BASE).map(|_| [stream.next_block(), stream.next_block()]).collect();
-        let chosen: Vec<Block> = (0..BASE).map(|i| pairs[i][(delta.0 >> (i + 1) & 1) as usize]).collect();
+        let pairs: Vec<[Block; 2]> = (0..BASE_OTS).map(|_| [stream.next_block(), stream.next_block()]).collect();
+        let chosen: Vec<Block> = (0..BASE_OTS).map(|i| pairs[i][(delta.0 >> (i + 1) & 1) as usize]).collect();
         for n in [1, 64, 200] {
             let (r, s) =
                 run_pair(|ch| receive(ch, &mut prg(4), &pairs, n).unwrap(), |ch| send(ch, delta, &chosen, n).unwrap());

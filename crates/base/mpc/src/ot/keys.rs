@@ -2,7 +2,7 @@
 //!
 //! An attacker can compare the hash of a guess under a key with every value hashed under that key.
 //! With T values of `H(x ^ delta)` under one key, every AES call tries T values of `delta`. So no
-//! key is used for more than one tree, or for more than [`PART`] groups of output
+//! key is used for more than one tree, or for more than [`PART_GROUPS`] groups of output
 //! strings, in any connection. All keys follow from their position and from a public seed that the
 //! OT sender draws at every bootstrap (for each new `delta`). Figures: `docs/parameters.md`,
 //! section "OT hash".
@@ -12,7 +12,7 @@ use tacit_arith::aes::Aes128;
 use tacit_arith::block::Block;
 
 /// Groups of output strings that share a key.
-pub(super) const PART: usize = 8;
+pub(super) const PART_GROUPS: usize = 8;
 
 /// The hash keys that follow from a public seed.
 pub(super) struct HashKeys(Aes128);
@@ -29,7 +29,7 @@ impl HashKeys {
         self.derive_key(0, extension, tree, 0)
     }
 
-    /// Key of the strings made from part `part` (of [`PART`] groups) of a tree's leaves.
+    /// Key of the strings made from part `part` (of [`PART_GROUPS`] groups) of a tree's leaves.
     pub(super) fn strings(&self, extension: u32, tree: usize, part: usize) -> Block {
         self.derive_key(1, extension, tree, part)
     }
@@ -57,7 +57,7 @@ mod tests {
             for extension in 0..3 {
                 for tree in [0, 1, 2, HUGE.trees - 1, HUGE.lanes * HUGE.trees - 1] {
                     assert!(seen.insert(keys.tree(extension, tree).0));
-                    for part in 0..HUGE.leaves() / GROUP / PART {
+                    for part in 0..HUGE.leaves() / GROUP / PART_GROUPS {
                         assert!(seen.insert(keys.strings(extension, tree, part).0));
                     }
                 }
@@ -71,6 +71,6 @@ mod tests {
     fn targets_under_one_key_are_as_documented() {
         // Each level of a tree hashes one unknown node, except the first, which is not hashed.
         assert_eq!([SMALL, MEDIUM, LARGE, HUGE].map(|p| p.corrections() / p.lanes), [6, 8, 9, 10]);
-        assert_eq!(PART * GROUP, 512);
+        assert_eq!(PART_GROUPS * GROUP, 512);
     }
 }

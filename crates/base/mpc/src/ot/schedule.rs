@@ -8,7 +8,7 @@ use super::params::{COTS_PER_DELTA, LpnParams, SMALL};
 use super::{POINT_BYTES, iknp};
 
 /// Outputs computed between two messages, so that both parties compute at the same time.
-const BATCH: usize = 1 << 17;
+const BATCH_OUTPUTS: usize = 1 << 17;
 
 /// COTs that a bootstrap makes.
 pub(super) const BOOTSTRAP: usize = SMALL.base();
@@ -90,7 +90,7 @@ impl Schedule {
             _ => return self.next(params),
         };
         let per_tree = params.leaves() / GROUP;
-        let trees = spare.min(BATCH / params.leaves()).min(groups.div_ceil(per_tree));
+        let trees = spare.min(BATCH_OUTPUTS / params.leaves()).min(groups.div_ceil(per_tree));
         let whole = trees.min(groups / per_tree);
         let (first, extra) = (self.next_tree, trees > whole);
         self.next_tree += trees;
@@ -113,7 +113,7 @@ impl Schedule {
         let leaves = self.params.leaves();
         let (mut trees, mut batches) = (next.base().div_ceil(leaves), Vec::new());
         while trees > 0 {
-            let now = trees.min(BATCH / leaves);
+            let now = trees.min(BATCH_OUTPUTS / leaves);
             batches.push((self.next_tree, now));
             self.next_tree += now;
             trees -= now;
@@ -148,7 +148,7 @@ impl PlannedOts {
     /// A fresh connection that expects these numbers of OTs: with the client and with the server as
     /// receiver.
     #[must_use]
-    pub fn reserved(client_receives: usize, server_receives: usize) -> Self {
+    pub fn new(client_receives: usize, server_receives: usize) -> Self {
         Self { to_client: schedule_for(client_receives), to_server: schedule_for(server_receives) }
     }
 
@@ -191,7 +191,7 @@ fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, sends: Say, 
             }
             Step::Refresh => {
                 receives(talk, POINT_BYTES);
-                sends(talk, iknp::BASE * POINT_BYTES);
+                sends(talk, iknp::BASE_OTS * POINT_BYTES);
                 sends(talk, 16);
                 receives(talk, iknp::column_bytes(BOOTSTRAP));
                 schedule.record_refresh();

@@ -100,7 +100,7 @@ impl Party for ReceivingParty {
 
     fn bootstrap(&mut self, ch: &mut Channel) -> Result<(Block, Vec<Block>), MpcError> {
         let keys = base::Sender::start(ch, &mut self.prg, self.context)?;
-        let keys = Zeroizing::new(keys.finish(ch, iknp::BASE)?);
+        let keys = Zeroizing::new(keys.finish(ch, iknp::BASE_OTS)?);
         let seed = receive_seed(ch)?;
         Ok((seed, iknp::receive(ch, &mut self.prg, &keys, BOOTSTRAP)?))
     }
@@ -146,12 +146,12 @@ impl Emit<ReceivingParty> for Strings {
 
 /// Bytes of [`setup`] each way, without frame headers: equal both ways, since every party is a
 /// sender and a receiver.
-pub const SETUP_BYTES: usize = POINT_BYTES + POINT_BYTES * iknp::BASE + 16 + iknp::column_bytes(BOOTSTRAP);
+pub const SETUP_BYTES: usize = POINT_BYTES + POINT_BYTES * iknp::BASE_OTS + 16 + iknp::column_bytes(BOOTSTRAP);
 
 /// Adds the messages of [`setup`].
 pub fn setup_talk(talk: &mut TrafficModel) {
     talk.both(&[POINT_BYTES]);
-    talk.both(&[POINT_BYTES * iknp::BASE, 16]);
+    talk.both(&[POINT_BYTES * iknp::BASE_OTS, 16]);
     talk.both(&[iknp::column_bytes(BOOTSTRAP)]);
 }
 
@@ -181,7 +181,7 @@ fn setup_bounded(
     let keys = base::Sender::start(ch, prg, receiving)?;
     let chosen = Zeroizing::new(base::receive(ch, prg, &choices, sending)?);
     let sender_seed = send_seed(ch, prg)?;
-    let keys = Zeroizing::new(keys.finish(ch, iknp::BASE)?);
+    let keys = Zeroizing::new(keys.finish(ch, iknp::BASE_OTS)?);
     let receiver_seed = receive_seed(ch)?;
     let receiver_base = iknp::receive(ch, prg, &keys, BOOTSTRAP)?;
     let sender_base = iknp::send(ch, delta, &chosen, BOOTSTRAP)?;

@@ -16,7 +16,7 @@ use tacit_arith::pages::Long;
 use tacit_net::Channel;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::keys::{HashKeys, PART};
+use super::keys::{HashKeys, PART_GROUPS};
 use super::output::{Emit, GROUP, Raw};
 use super::params::{LpnParams, SMALL};
 use super::schedule::{Schedule, Step, Trees};
@@ -57,12 +57,12 @@ impl Drop for Base {
 
 impl Base {
     fn wipe(&mut self) {
-        self.0.par_chunks_mut(WIPED).for_each(Zeroize::zeroize);
+        self.0.par_chunks_mut(BLOCKS_PER_WIPE).for_each(Zeroize::zeroize);
     }
 }
 
 /// Blocks that a thread wipes at a time.
-const WIPED: usize = 1 << 14;
+const BLOCKS_PER_WIPE: usize = 1 << 14;
 
 impl Extension {
     /// The extension `number` of a supply, with the code of the public seed.
@@ -189,10 +189,10 @@ impl<P: Party> Stock<P> {
     ) {
         let mut group = first_group;
         while !groups.is_empty() {
-            let now = (PART - group % PART).min(groups.len());
+            let now = (PART_GROUPS - group % PART_GROUPS).min(groups.len());
             let (part, following) = groups.split_at(now);
             let (items, rest_out) = out.split_at_mut(now * emit.stride());
-            emit.emit(&self.party, self.keys.strings(self.extension.number, tree, group / PART), part, items);
+            emit.emit(&self.party, self.keys.strings(self.extension.number, tree, group / PART_GROUPS), part, items);
             (groups, out, group) = (following, rest_out, group + now);
         }
     }

@@ -17,7 +17,7 @@ impl Drop for Busy<'_> {
 }
 
 /// Checks for the last piece before a thread yields to others: some ten microseconds.
-const PATIENCE: u32 = 256;
+const SPINS: u32 = 256;
 
 /// Runs `work` on all `pieces` with the free threads of the current pool. A thread without a piece
 /// spins until the last piece is done, because a wake-up takes as long as a piece. Each thread has
@@ -40,7 +40,7 @@ pub(super) fn for_each<P: Send>(pieces: impl Iterator<Item = P> + Send, work: im
             std::hint::spin_loop();
             all_done()
         };
-        if !(0..PATIENCE).any(|_| soon()) {
+        if !(0..SPINS).any(|_| soon()) {
             // There may be more threads than processors.
             while !all_done() {
                 std::thread::yield_now();

@@ -11,12 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Default interval of signs of life.
-const EVERY: Duration = Duration::from_secs(20);
+const SIGN_INTERVAL: Duration = Duration::from_secs(20);
 /// Default patience of a channel.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// How long [`Channel::last_words`] waits for a message of a peer that closed its side.
-const LAST: Duration = Duration::from_secs(1);
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A channel's state for signs of life.
 pub(super) struct Alive {
@@ -28,7 +28,7 @@ pub(super) struct Alive {
 
 impl Default for Alive {
     fn default() -> Self {
-        Self { every: EVERY, patience: PATIENCE, first_sign: None }
+        Self { every: SIGN_INTERVAL, patience: DEFAULT_PATIENCE, first_sign: None }
     }
 }
 
@@ -76,7 +76,7 @@ impl Channel {
     #[must_use]
     pub fn last_words(&mut self, tag: Tag, max_len: usize) -> Option<Vec<u8>> {
         self.failed.as_ref()?;
-        self.set_deadline(Some(Instant::now() + LAST));
+        self.set_deadline(Some(Instant::now() + LAST_WORDS_TIMEOUT));
         self.out.clear();
         self.has_sent = false;
         self.recv_bounded(tag, max_len).ok()
@@ -101,7 +101,7 @@ impl Channel {
     }
 
     /// Whether the header of a frame is a sign of life, which this call then checks and counts.
-    pub(super) fn hears(&mut self, tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<bool, NetError> {
+    pub(super) fn take_sign_of_life(&mut self, tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<bool, NetError> {
         if bytes[..2] != Tag::ALIVE.id().to_le_bytes() || self.alive.patience.is_zero() {
             self.alive.first_sign = None;
             return Ok(false);

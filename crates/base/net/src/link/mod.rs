@@ -175,12 +175,12 @@ impl LinkSpec {
     }
 
     /// Whether packets must pass through an emulator: a limit of the rate alone needs none.
-    pub fn emulated(&self) -> bool {
-        !self.rtt.is_zero() || self.impaired()
+    pub fn needs_emulator(&self) -> bool {
+        !self.rtt.is_zero() || self.is_impaired()
     }
 
     /// Whether single packets are lost, changed or sent again.
-    pub fn impaired(&self) -> bool {
+    pub fn is_impaired(&self) -> bool {
         self.loss > 0.0 || self.corrupt > 0.0 || self.duplicate > 0.0
     }
 

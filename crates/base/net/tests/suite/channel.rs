@@ -44,7 +44,7 @@ fn traffic_is_counted_per_phase_and_rounds_per_turn() {
     assert_eq!(b.total_traffic().sent, a.total_traffic().received);
     for channel in [&a, &b] {
         let total = channel.total_traffic();
-        assert_eq!(channel.moved().load(std::sync::atomic::Ordering::Relaxed), total.sent + total.received);
+        assert_eq!(channel.transferred_bytes().load(std::sync::atomic::Ordering::Relaxed), total.sent + total.received);
     }
 }
 
@@ -179,7 +179,7 @@ fn a_closed_peer_is_named() {
 
 #[test]
 fn handshake_mismatches_are_named_on_both_sides() {
-    let good = Hello::opened([1; 32], [2; 32]);
+    let good = Hello::for_model([1; 32], [2; 32]);
     type Expected = fn(&NetError) -> bool;
     let cases: [(Hello, Expected); 3] = [
         (Hello { version: 99, ..good }, |e| matches!(e, NetError::VersionMismatch { .. })),

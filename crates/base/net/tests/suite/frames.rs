@@ -91,7 +91,7 @@ fn wrong_tags_name_both() {
 
 #[test]
 fn listening_errors_name_the_option() {
-    let kind = |kind: io::ErrorKind| NetError::listening("127.0.0.1:80", "--grpc", &kind.into()).to_string();
+    let kind = |kind: io::ErrorKind| NetError::cannot_listen("127.0.0.1:80", "--grpc", &kind.into()).to_string();
     for kind in [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable, io::ErrorKind::PermissionDenied].map(kind) {
         assert!(kind.starts_with("listening on 127.0.0.1:80: ") && kind.contains("--grpc"), "{kind}");
     }
@@ -173,7 +173,7 @@ proptest! {
     fn garbage_never_becomes_a_message(bytes in prop::collection::vec(any::<u8>(), 0..64), len in 0usize..64) {
         prop_assert!(listen(bytes.clone()).recv(A, len).is_err());
         prop_assert!(listen(bytes.clone()).recv_max(A, len).is_err());
-        let hello = Hello::opened([0; 32], [0; 32]);
+        let hello = Hello::for_model([0; 32], [0; 32]);
         prop_assert!(handshake(&mut listen(bytes), &hello).is_err());
     }
 

@@ -20,7 +20,7 @@ fn accepted(server: &ServerTls, mut stream: TcpStream) -> Result<TlsTransport, N
     while session.is_handshaking() {
         session.complete_io(&mut stream).map_err(|e| tls::handshake_failed("tcp", &e))?;
     }
-    TlsTransport::accepted(session, tcp(stream))
+    TlsTransport::from_session(session, tcp(stream))
 }
 
 /// Connects a client's TLS stream to a server's channel.
@@ -139,7 +139,7 @@ fn try_recv_is_unsupported_in_memory() {
 fn accepts_only_complete_sessions_with_our_alpn() {
     let (client, server) = identities();
     let unfinished = rustls::ServerConnection::new(server.with_http()).unwrap();
-    let unfinished = TlsTransport::accepted(unfinished, tcp(sockets().1));
+    let unfinished = TlsTransport::from_session(unfinished, tcp(sockets().1));
     assert!(matches!(unfinished.err(), Some(NetError::Tls(text)) if text.contains("not over")));
     let (own_socket, peer_socket) = sockets();
     let connecting = thread::spawn(move || client.for_http().connect(tcp(own_socket), "localhost").map(drop));

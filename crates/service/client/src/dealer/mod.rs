@@ -159,7 +159,7 @@ impl RemoteDealer {
         }
         let mut channel = Channel::new(Box::new(tls));
         channel.set_deadline(Some(end));
-        handshake(&mut channel, &Hello::opening())?;
+        handshake(&mut channel, &Hello::without_model())?;
         channel.set_deadline(None);
         Ok(DealerConnection { channel, stream })
     }

@@ -47,7 +47,7 @@ impl HelperLine {
         let helper = keys::fingerprint(certificate).ok_or_else(|| wrong(address, "its certificate cannot be read"))?;
         let mut channel = Channel::new(Box::new(tls));
         channel.set_deadline(Some(end));
-        handshake(&mut channel, &Hello::opening())?;
+        handshake(&mut channel, &Hello::without_model())?;
         channel.set_deadline(None);
         Ok(Self { address: address.to_owned(), channel, helper })
     }

@@ -115,7 +115,7 @@ impl HelperServer {
             pools: vec![pool],
         });
         let listener = ThreadedListener::bind(config.listen, admission, "tacit-owner");
-        let listener = listener.map_err(|e| NetError::listening(config.listen, "--listen", &e))?;
+        let listener = listener.map_err(|e| NetError::cannot_listen(config.listen, "--listen", &e))?;
         let shared = Shared {
             config,
             registry,
@@ -244,7 +244,7 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
         return Err(WireError::Unexpected { what: "connection", detail });
     }
     let mut channel = Channel::new(Box::new(tls));
-    handshake(&mut channel, &Hello::opening())?;
+    handshake(&mut channel, &Hello::without_model())?;
     channel.set_deadline(None);
     Ok(channel)
 }

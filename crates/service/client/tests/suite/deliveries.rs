@@ -22,7 +22,7 @@ fn helper(lie: Option<(char, Answer)>) -> Server {
     let made: Mutex<Vec<(MaterialId, Vec<u8>)>> = Mutex::default();
     let rest = net().costs().offline.client.stored_bytes - 16;
     Server::with(keys::load_helper(&key_folder(), "gateway").unwrap().1, move |_, peer| {
-        peer.hello(Hello::opening())?;
+        peer.hello(Hello::without_model())?;
         loop {
             let ask = Ask::from_bytes(&peer.hear(ASK)?).unwrap();
             let mut made = made.lock().unwrap();

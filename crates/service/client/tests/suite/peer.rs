@@ -173,7 +173,7 @@ impl Peer {
 
     /// Hello and welcome.
     pub fn greet(&mut self) -> io::Result<()> {
-        self.hello(Hello::opening())?;
+        self.hello(Hello::without_model())?;
         self.reply(&Reply::Welcome)
     }
 
@@ -182,7 +182,7 @@ impl Peer {
         let public = model.public_bytes();
         self.reply(&Reply::Model { bytes: public.len() as u64 })?;
         self.say(PUBLIC, public)?;
-        self.hello(Hello::opened(model.digest(), public_digest(public)))
+        self.hello(Hello::for_model(model.digest(), public_digest(public)))
     }
 
     pub fn pad(&mut self) -> io::Result<u64> {

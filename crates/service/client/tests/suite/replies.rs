@@ -120,11 +120,11 @@ fn opening() {
     assert!(large.contains("18446744073709551615 bytes, the limit is"), "{large}");
     let (plan, public) = (toy().digest(), public_digest(toy().public_bytes()));
     for (place, hello, wanted) in [
-        (0, Hello { version: 77, ..Hello::opening() }, "protocol version mismatch: ours is"),
-        (0, Hello::opened(plan, public), "public part mismatch: ours has digest 0000"),
-        (4, Hello { version: 77, ..Hello::opened(plan, public) }, "protocol version mismatch: ours is"),
-        (4, Hello::opened([7; 32], public), "plan mismatch: ours has digest"),
-        (4, Hello::opened([7; 32], [7; 32]), "public part mismatch: ours has digest"),
+        (0, Hello { version: 77, ..Hello::without_model() }, "protocol version mismatch: ours is"),
+        (0, Hello::for_model(plan, public), "public part mismatch: ours has digest 0000"),
+        (4, Hello { version: 77, ..Hello::for_model(plan, public) }, "protocol version mismatch: ours is"),
+        (4, Hello::for_model([7; 32], public), "plan mismatch: ours has digest"),
+        (4, Hello::for_model([7; 32], [7; 32]), "public part mismatch: ours has digest"),
     ] {
         let text = open(place, Tag::HELLO, hello.to_bytes()).to_string();
         assert!(text.contains(wanted), "{text}");

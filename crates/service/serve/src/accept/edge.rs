@@ -221,7 +221,7 @@ async fn introduce(
     let (stream, session) = stream.into_inner();
     let stream = stream.into_inner().into_std().map_err(ServeError::system(WATCHING))?;
     let copy = stream.try_clone().map_err(ServeError::system(WATCHING))?;
-    let transport = TlsTransport::accepted(session, TcpTransport::new(stream)?)?;
+    let transport = TlsTransport::from_session(session, TcpTransport::new(stream)?)?;
     let watched = watch(copy)?;
     let closer = transport.closer()?;
     let transport: Box<dyn Transport> = match shared.config.pace {
@@ -230,7 +230,7 @@ async fn introduce(
     };
     let mut channel = Channel::new(transport);
     channel.set_stall_timeout(shared.config.stall_timeout)?;
-    let hello = Hello::opening();
+    let hello = Hello::without_model();
     channel.send(Tag::HELLO, &hello.to_bytes())?;
     channel.flush()?;
     let end = MessageDeadline::Moves(deadline);

@@ -275,7 +275,7 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
         })
     })?;
     let mut channel = Channel::new(Box::new(tls));
-    handshake(&mut channel, &Hello::opening())?;
+    handshake(&mut channel, &Hello::without_model())?;
     channel.set_deadline(None);
     Ok(AuthenticatedPeer { channel, party, role, label })
 }

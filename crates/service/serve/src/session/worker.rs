@@ -270,7 +270,7 @@ impl<'a> Job<'a> {
         let (channel, public) = (&mut self.connection.channel, offered.model.public_bytes());
         send(channel, REPLY, &Reply::Model { bytes: public.len() as u64 })?;
         channel.send(PUBLIC, public)?;
-        handshake(channel, &Hello::opened(offered.plan, offered.public))?;
+        handshake(channel, &Hello::for_model(offered.plan, offered.public))?;
         let mut resources = shared.config.resources.stopped_by(&self.connection.stop);
         resources.uploads = ClientKeyStore::open(shared, client);
         resources.client = client.0;

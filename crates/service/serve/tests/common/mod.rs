@@ -302,7 +302,7 @@ impl Running {
 /// A channel over which client and server have exchanged greetings, without a thread at this end.
 pub fn greet(transport: TlsTransport) -> Channel {
     let mut channel = Channel::new(Box::new(transport));
-    handshake(&mut channel, &Hello::opening()).unwrap();
+    handshake(&mut channel, &Hello::without_model()).unwrap();
     assert_eq!(wire::recv_reply(&mut channel).unwrap(), Reply::Welcome);
     channel
 }
@@ -310,7 +310,7 @@ pub fn greet(transport: TlsTransport) -> Channel {
 pub fn open_toy_model(channel: &mut Channel, model: &str) {
     let public = public_part(channel, model);
     let plan = Toy::default().open(&public).unwrap().digest();
-    handshake(channel, &Hello::opened(plan, wire::public_digest(&public))).unwrap();
+    handshake(channel, &Hello::for_model(plan, wire::public_digest(&public))).unwrap();
 }
 
 /// Requests a toy model and returns its public part, which both parties compare next.
@@ -369,7 +369,7 @@ pub fn check_contains(text: &str, parts: &[&str]) {
 fn first_frames() -> (Vec<u8>, Vec<u8>) {
     let (ours, mut raw) = MemTransport::pair();
     let mut channel = Channel::new(Box::new(ours));
-    let hello = Hello::opening().to_bytes();
+    let hello = Hello::without_model().to_bytes();
     channel.send(Tag::HELLO, &hello).unwrap();
     wire::send(&mut channel, REQUEST, &Request::List).unwrap();
     drop(channel);

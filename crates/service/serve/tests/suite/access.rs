@@ -33,7 +33,7 @@ fn count(dir: &Path, sql: &str) -> i64 {
 /// The reply to a client's greeting.
 fn greeting_reply(server: &Running, name: &str) -> Reply {
     let mut channel = Channel::new(Box::new(server.tls(name)));
-    handshake(&mut channel, &Hello::opening()).unwrap();
+    handshake(&mut channel, &Hello::without_model()).unwrap();
     recv_reply(&mut channel).unwrap()
 }
 

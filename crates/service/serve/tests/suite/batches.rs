@@ -225,7 +225,7 @@ fn net_channel(server: &Running, who: &str, batch: u32) -> Channel {
     let Reply::Model { bytes } = ask(&mut channel, &open) else { panic!("no model") };
     let public = channel.recv_max(PUBLIC, bytes as usize).unwrap();
     let plan = Cheetah.open(&public).unwrap().digest();
-    handshake(&mut channel, &Hello::opened(plan, public_digest(&public))).unwrap();
+    handshake(&mut channel, &Hello::for_model(plan, public_digest(&public))).unwrap();
     assert_eq!(ask(&mut channel, &Request::Batch { inputs: batch }), Reply::Batch { inputs: batch });
     channel
 }

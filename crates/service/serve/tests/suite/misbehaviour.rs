@@ -62,7 +62,7 @@ fn refuses_client_of_another_ca() {
 fn names_other_protocol_version() {
     let server = Running::impatient();
     let mut channel = Channel::new(Box::new(server.tls("alice")));
-    let error = handshake(&mut channel, &Hello { version: 77, ..Hello::opening() }).unwrap_err();
+    let error = handshake(&mut channel, &Hello { version: 77, ..Hello::without_model() }).unwrap_err();
     assert!(matches!(error, NetError::VersionMismatch { ours: 77, .. }), "{error}");
     still_serves(&server);
 }

@@ -210,8 +210,7 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
     assert_eq!(outcome.sent[2..], [online.up_bytes, online.down_bytes]);
     // Ideal OTs send nothing; the stated bytes include the messages of real OTs.
     let (client_rots, server_rots) = rots(&cost);
-    let (mut ots, mut talk) =
-        (PlannedOts::reserved(client_rots as usize, server_rots as usize), TrafficModel::default());
+    let (mut ots, mut talk) = (PlannedOts::new(client_rots as usize, server_rots as usize), TrafficModel::default());
     ots.client_receives(client_rots as usize, &mut talk);
     ots.server_receives(server_rots as usize, &mut talk);
     for (sent, stated) in

@@ -32,7 +32,7 @@
 //!   `16 (k - 6)` bytes, the same for both. The server forwards the keys online, so that the
 //!   client's half is still a seed.
 //!
-//! **Pieces of lines** ([`LookUp::lines`]): the number has s bits more than the index of a piece.
+//! **Pieces of lines** ([`LookUp::with_lines`]): the number has s bits more than the index of a piece.
 //! With P and Q the s low bits of xh and R, `l = P - Q` and `i = floor(xh / 2^s) - floor(R / 2^s)`,
 //! `x = 2^s i + l` and `|l| < 2^s`: i is `floor(x / 2^s)` or one more, depending on the mask. Bits
 //! of the piece's entry and of its slope are opened alike. With o and M the opened bit and the mask

@@ -91,7 +91,7 @@ impl LookUp {
     /// As [`new`](Self::new). Also `OutOfRange` if the numbers of slopes and entries differ, without low
     /// bits, or with more than [`MAX_SPLINE_BITS`] bits in all. Also if entries and slopes have more than
     /// 64 bits or do not fit the ring.
-    pub fn lines(n: usize, width: u32, entries: &[i64], lines: Lines<'_>) -> Result<Self, MpcError> {
+    pub fn with_lines(n: usize, width: u32, entries: &[i64], lines: Lines<'_>) -> Result<Self, MpcError> {
         Self::build(n, width, entries, Some(lines))
     }
 

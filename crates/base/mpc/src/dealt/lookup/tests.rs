@@ -116,7 +116,7 @@ fn looks_up_every_number_and_share_by_pieces_of_lines() {
         let stretch = |v: u64| v << excess_bits | v & low_mask(excess_bits);
         let (x, c) = with_all_shares(0..1 << (bits + low).min(7), (bits + low).min(7));
         let [x, c] = [x, c].map(|list| list.into_iter().map(stretch).collect::<Vec<u64>>());
-        let spec = LookUp::lines(x.len(), width, &entries, lines).unwrap();
+        let spec = LookUp::with_lines(x.len(), width, &entries, lines).unwrap();
         let mut above_count = 0;
         for (i, actual) in run(&spec, &x, &c).into_iter().enumerate() {
             let either = by_lines(x[i], &entries, lines, width);
@@ -130,7 +130,7 @@ fn looks_up_every_number_and_share_by_pieces_of_lines() {
 #[test]
 fn malformed_lines_are_rejected() {
     let (entries, slopes, lines) = lines(4, 3);
-    let is_valid = |width, lines| LookUp::lines(1, width, &entries, lines).is_ok();
+    let is_valid = |width, lines| LookUp::with_lines(1, width, &entries, lines).is_ok();
     assert!(is_valid(20, lines));
     let steep = [1 << 20; 16];
     for (width, other) in [
@@ -153,7 +153,7 @@ fn servers_half_of_a_table_is_uniform_for_every_share() {
     let tables = [6u32, 8, 9].map(|bits| (bits, LookUp::new(16, 12, &table(bits, 200)).unwrap()));
     // Eight lines need no keys, so their material has no public seed: all its bits are tested.
     let (entries, _, lines) = lines(3, 6);
-    let tables = tables.into_iter().chain([(3, LookUp::lines(16, 24, &entries, lines).unwrap())]);
+    let tables = tables.into_iter().chain([(3, LookUp::with_lines(16, 24, &entries, lines).unwrap())]);
     for (bits, spec) in tables {
         for c in [0, 1, low_mask(spec.index_bits()), 37] {
             let frequencies = bit_frequencies(|| {

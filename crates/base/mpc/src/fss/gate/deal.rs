@@ -13,7 +13,7 @@ use super::super::mac::ring::Key;
 use super::super::tree_hash::{Place, TreeHash};
 use super::columns::{self, Constants};
 use super::spec::{Checked, range, ring};
-use super::{AT_ONCE, FssGate, PIECE};
+use super::{FssGate, PIECE, PIECES_AT_ONCE};
 use crate::dealt::{ClientShares, Value};
 use crate::planes::bit_plane;
 use crate::{draw_words, low_mask};
@@ -124,7 +124,7 @@ pub(super) fn pieces<E>(
 ) -> Result<(), E> {
     let count = n.div_ceil(PIECE);
     // Limits the pieces in memory to the number that the threads can make at once.
-    let at_once = AT_ONCE.min(2 * rayon::current_num_threads());
+    let at_once = PIECES_AT_ONCE.min(2 * rayon::current_num_threads());
     for first in (0..count).step_by(at_once) {
         let last = (first + at_once).min(count);
         let blocks: Vec<Zeroizing<Vec<u8>>> = (first..last).into_par_iter().map(&make_piece).collect();

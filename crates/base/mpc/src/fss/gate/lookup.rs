@@ -13,7 +13,7 @@
 //! `base - target`. If both are checked, both have shares of these words with tags, and V is opened. The
 //! blocks of every bit and V are checked as those of a gate ([`super`]).
 //!
-//! *Pieces of lines* ([`LookUp::lines`]): the tree is on R without its s low bits, Q. Of a slope's
+//! *Pieces of lines* ([`LookUp::with_lines`]): the tree is on R without its s low bits, Q. Of a slope's
 //! bits the client has, beside `a_t`, a share of `lambda_t Q`, and one of Q; the server has the
 //! differences. V is then a sum of `LookUp::words_dealt`, with public coefficients as before.
 //!
@@ -42,7 +42,7 @@ use super::deal::{BatchId, BatchKeys, DealerStreams, client_streams, deal_keys, 
 use super::party::{self, KeysAndTags, check_len};
 use super::shared::{Half, open_words};
 use super::spec::{Checked, FssCost, given_bytes, range, ring};
-use super::{AT_ONCE, PIECE};
+use super::{PIECE, PIECES_AT_ONCE};
 use crate::codec::Packed;
 use crate::dealt::{DealtHalf, LookUp, Word};
 use crate::error::check_max;
@@ -70,7 +70,7 @@ impl FssLookUp {
     pub fn new(table: &LookUp, checked: Checked) -> Result<Self, MpcError> {
         let bits = table.entries().bits();
         check_max("the bits of an index of a table with tags", bits as usize, table::MAX_BITS as usize)?;
-        let (shape, words) = (Shape::new(bits)?.above(table.low())?, table.words_dealt());
+        let (shape, words) = (Shape::new(bits)?.with_dropped_bits(table.low())?, table.words_dealt());
         Ok(Self { table: table.clone(), shape, words, checked })
     }
 
@@ -139,7 +139,7 @@ impl FssLookUp {
             server_material: self.server_bytes(n),
             opened: n,
             held: 16 * n * m,
-            dealt_at_once: self.server_bytes(n.min(AT_ONCE * PIECE)),
+            dealt_at_once: self.server_bytes(n.min(PIECES_AT_ONCE * PIECE)),
             hashes: table::work(self.shape, n).hashes,
             client_aes: (n * (self.shape.tops() + m + 2 * self.columns())) as u64,
             server_aes: masks as u64,

@@ -33,7 +33,7 @@ impl Batch {
     fn of_lines(width: u32) -> Self {
         let x: Vec<u64> = (0..32 * 8u64).map(|i| i / 8).collect();
         let c = (0..x.len() as u64).map(|i| (i.wrapping_mul(11) + i / 8) & 31).collect();
-        Self { table: LookUp::lines(x.len(), width, &entries(3), LINES).unwrap(), x, c }
+        Self { table: LookUp::with_lines(x.len(), width, &entries(3), LINES).unwrap(), x, c }
     }
 
     /// `n` indices with shares of them.
@@ -194,7 +194,7 @@ fn looks_up_every_number_by_pieces_of_lines() {
 
 #[test]
 fn changed_halves_of_lines_are_found_or_without_effect() {
-    let batch = Batch::of_lines(10).select(LookUp::lines(5, 10, &entries(3), LINES), 100..105);
+    let batch = Batch::of_lines(10).select(LookUp::with_lines(5, 10, &entries(3), LINES), 100..105);
     let (flips, detected) = batch.flip_corrections(7);
     assert!(detected > flips / 2, "{detected} of {flips}");
     batch.check_flipped_halves();
@@ -231,7 +231,7 @@ fn changed_halves_of_several_pieces_are_found_or_without_effect() {
 /// padding.
 #[test]
 fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
-    let tables = [LookUp::new(4, 20, &entries(5)), LookUp::lines(2, 20, &entries(3), LINES)].map(Result::unwrap);
+    let tables = [LookUp::new(4, 20, &entries(5)), LookUp::with_lines(2, 20, &entries(3), LINES)].map(Result::unwrap);
     let key = Key::draw(&mut prg(51), &mut prg(52));
     for (table, checked) in tables.iter().flat_map(|table| [(table, Checked::Client), (table, Checked::Both)]) {
         let spec = FssLookUp::new(table, checked).unwrap();

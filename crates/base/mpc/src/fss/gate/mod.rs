@@ -63,4 +63,4 @@ use super::mac::{bits::BitCheck, ring};
 /// Elements of a piece: whole groups of trees.
 pub const PIECE: usize = 16 * super::GROUP;
 /// Pieces that are dealt together before they are handed over.
-pub const AT_ONCE: usize = 8;
+pub const PIECES_AT_ONCE: usize = 8;

@@ -3,7 +3,7 @@
 use super::super::Bound;
 use super::super::compare::Shape;
 use super::super::mac::ring::Ring;
-use super::{AT_ONCE, PIECE};
+use super::{PIECE, PIECES_AT_ONCE};
 use crate::codec::Packed;
 use crate::dealt::{self, Value};
 use crate::packed_bytes;
@@ -135,7 +135,7 @@ impl FssGate {
 
     /// The comparison keys. Where bits are dropped, equality counts as less.
     pub(super) fn comparison(&self) -> (Shape, Bound) {
-        let shape = Shape::new(self.width - 1 - self.drop).and_then(|shape| shape.above(self.drop));
+        let shape = Shape::new(self.width - 1 - self.drop).and_then(|shape| shape.with_dropped_bits(self.drop));
         let bound = if self.drop > 0 { Bound::AtMost } else { Bound::Below };
         (shape.expect("the widths were checked when the gate was made"), bound)
     }
@@ -215,7 +215,7 @@ impl FssGate {
             server_material: self.server_bytes(n),
             opened: n * results.len(),
             held: 16 * n,
-            dealt_at_once: self.server_bytes(n.min(AT_ONCE * PIECE)),
+            dealt_at_once: self.server_bytes(n.min(PIECES_AT_ONCE * PIECE)),
             hashes: shape.eval_work(n).hashes,
             client_aes: (n * (shape.tops() + 1 + 2 * constants)) as u64,
             server_aes: masks as u64,

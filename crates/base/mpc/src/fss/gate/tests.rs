@@ -36,7 +36,7 @@ impl Dealing {
         let [client, server, dealer] = [1, 2, 3].map(|part| prg(seed).fork(part));
         let delta = Delta::draw(&mut dealer.fork(100));
         let key = match checked {
-            Checked::Client => Key::held(&mut dealer.fork(101)),
+            Checked::Client => Key::one_sided(&mut dealer.fork(101)),
             Checked::Both => Key::draw(&mut dealer.fork(101), &mut client.fork(98)),
         };
         Self { client, server, dealer, hash: PublicSeed::from_bytes([seed; 16]), delta, key }
@@ -344,7 +344,7 @@ fn values_that_were_not_dealt_are_found() {
 #[test]
 fn one_half_is_uniform_for_every_share() {
     let gate = FssGate::new(4, 13, 0, vec![Value::Tested { wide: 20 }], Checked::Client);
-    let key = Key::held(&mut prg(51));
+    let key = Key::one_sided(&mut prg(51));
     let frequencies = |party: usize, fixed: &[usize], c: u64| {
         dealt_frequencies(&key, fixed, |keys, streams| {
             let c = [c; 4];

@@ -30,7 +30,7 @@ use crate::{MpcError, Role};
 pub const DIGEST: usize = 32;
 
 /// Blocks hashed at a time.
-const CHUNK: usize = 1024;
+const CHUNK_BLOCKS: usize = 1024;
 
 /// A running check of the bits that one session opens.
 pub struct BitCheck {
@@ -63,10 +63,10 @@ impl BitCheck {
     /// If there is not one tag for every bit.
     pub fn absorb(&mut self, tags: &[Block], opened: &Bits) {
         assert_eq!(tags.len(), opened.len(), "tags of opened bits");
-        let mut bytes = Zeroizing::new(Vec::with_capacity(16 * CHUNK.min(tags.len())));
-        for (c, tags) in tags.chunks(CHUNK).enumerate() {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(16 * CHUNK_BLOCKS.min(tags.len())));
+        for (c, tags) in tags.chunks(CHUNK_BLOCKS).enumerate() {
             bytes.clear();
-            for (i, tag) in (c * CHUNK..).zip(tags) {
+            for (i, tag) in (c * CHUNK_BLOCKS..).zip(tags) {
                 let bit = opened.words()[i / 64] >> (i % 64) & 1;
                 bytes.extend_from_slice(&(*tag ^ (self.share & Block::mask(bit))).to_bytes());
             }

@@ -42,10 +42,10 @@ use crate::{MpcError, Role};
 pub const SIGMA: u32 = 41;
 
 /// Random subsets of a check, in whole bytes of coefficients.
-pub const ROWS: usize = 8 * BYTES;
+pub const ROWS: usize = 8 * COEFFICIENT_BYTES;
 
 /// Bytes of coefficients of a value.
-const BYTES: usize = 6;
+const COEFFICIENT_BYTES: usize = 6;
 
 /// The rings of a batch: values of `width` bits, shares of `width + SIGMA`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +110,7 @@ impl Ring {
     ///
     /// # Errors
     /// `Misbehaviour` if the peer's part has more than `width` bits.
-    pub fn opened(self, own: u64, received: u64) -> Result<u128, MpcError> {
+    pub fn sum_parts(self, own: u64, received: u64) -> Result<u128, MpcError> {
         if received > crate::low_mask(self.width) {
             return misbehaviour("the opening of a value", "a part is wider than the ring");
         }
@@ -136,7 +136,7 @@ impl Key {
 
     /// A fresh key that the party without the seed holds whole, with the peer's share 0: for checks
     /// by this party only, which follows the protocol.
-    pub fn held(dealer: &mut Prg) -> Self {
+    pub fn one_sided(dealer: &mut Prg) -> Self {
         Self { shares: [0, KeyShare::draw(dealer).0] }
     }
 
@@ -260,7 +260,7 @@ pub struct Check<'a> {
 
 impl<'a> Check<'a> {
     /// Takes in a batch of opened values: this party's shares, and the opened values
-    /// ([`Ring::opened`]). The seed of the subsets is a coin toss of both parties, or the choice of
+    /// ([`Ring::sum_parts`]). The seed of the subsets is a coin toss of both parties, or the choice of
     /// the one that checks, made **after** the whole batch was opened. The masks serve this check
     /// alone.
     ///
@@ -278,7 +278,7 @@ impl<'a> Check<'a> {
         assert_eq!(masks.len(), ROWS, "masks of a check");
         // The bits of a value's coefficients select its subsets. Each value is added once per byte
         // of its coefficients, to the sum of the values with the same byte.
-        let mut buckets = Zeroizing::new(vec![Sums::default(); 256 * BYTES]);
+        let mut buckets = Zeroizing::new(vec![Sums::default(); 256 * COEFFICIENT_BYTES]);
         let mut stream = subsets.stream();
         for (share, opened) in shares.iter().zip(opened) {
             let value = Sums { opened: *opened, tags: share.tag, high: (share.value >> ring.width) as u64 };
@@ -392,7 +392,7 @@ pub(in crate::fss) mod small {
         let mut opened: Vec<u128> = own_shares
             .iter()
             .zip(&peer_key_shares)
-            .map(|(a, b)| ring.opened(ring.low(a), ring.low(b)).unwrap())
+            .map(|(a, b)| ring.sum_parts(ring.low(a), ring.low(b)).unwrap())
             .collect();
         opened[0] += 16;
         opened[2] += 16;

@@ -158,7 +158,7 @@ fn delta_is_renewed_when_its_cots_are_used_up() {
     let renewed: Vec<bool> = deltas.windows(2).map(|w| w[0] != w[1]).collect();
     assert_eq!(renewed, [false, false, false, true, false]);
     // From the OT receiver: key and columns. From the OT sender: choices and seed, beside its corrections.
-    let columns = iknp::BASE * BOOTSTRAP.next_multiple_of(64) / 8;
+    let columns = iknp::BASE_OTS * BOOTSTRAP.next_multiple_of(64) / 8;
     for (i, (up, down)) in sent.iter().zip(&received).enumerate() {
         let (payload, rounds) = if renewed[i] { ((32 + columns) as u64, 2) } else { (0, 0) };
         assert!(down.sent >= payload && down.sent < payload + 100, "draw {i}: {} of {payload}", down.sent);

@@ -196,7 +196,7 @@ impl ListenerArgs {
         token: Option<&Token>,
     ) -> anyhow::Result<(Listener, Access)> {
         let Some(token) = token else { bail!("listening on {address} needs --token-file") };
-        let listener = Listener::tcp(address).await.map_err(|e| NetError::listening(address, option, &e))?;
+        let listener = Listener::tcp(address).await.map_err(|e| NetError::cannot_listen(address, option, &e))?;
         let bound = listener.address().context("the address of the listener")?;
         Ok((listener, Access::tcp(bound, token.clone())))
     }
