@@ -9,8 +9,7 @@ use crate::mark::read_line;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufReader, Read, Write};
 
-/// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host, without relation to
-/// that of another host.
+/// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
@@ -90,7 +89,6 @@ pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, M
     best.ok_or_else(|| malformed("no exchange took place".into()))
 }
 
-/// Returns the error for an exchange that fails.
 fn malformed(detail: String) -> MeasureError {
     MeasureError::Malformed { what: "clock exchange".into(), detail }
 }
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offset_is_within_its_bound_however_unequal_the_delays_are() {
+    fn offset_is_within_its_bound_for_unequal_delays() {
         for (up, down) in [(1_000, 1_000), (0, 80_000_000), (80_000_000, 0), (5_000_000, 35_000_000)] {
             for offset in [-7_000_000_000_i128, 0, 123_456_789] {
                 let sent = 10_000_000_000;
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_responder_that_talks_nonsense_is_an_error() {
+    fn measure_rejects_malformed_answers() {
         struct Fixed(&'static [u8]);
         impl Read for Fixed {
             fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

@@ -83,8 +83,13 @@ impl DeviceProfile {
     ///
     /// # Errors
     /// [`MeasureError::Malformed`] if a value is out of range.
-    pub fn single(name: &str, description: &str, coefficients: [Coefficient; 3]) -> Result<Self, MeasureError> {
-        let [base_w, w_per_core, j_per_byte] = coefficients;
+    pub fn single(
+        name: &str,
+        description: &str,
+        base_w: Coefficient,
+        w_per_core: Coefficient,
+        j_per_byte: Coefficient,
+    ) -> Result<Self, MeasureError> {
         let mode = Mode {
             name: "default".into(),
             nvpmodel: None,
@@ -111,9 +116,7 @@ impl DeviceProfile {
     /// # Errors
     /// [`MeasureError::Malformed`] with the line, key or value.
     pub fn parse(text: &str) -> Result<Self, MeasureError> {
-        let malformed =
-            |e: toml::de::Error| MeasureError::Malformed { what: "device profile".into(), detail: e.to_string() };
-        let profile: Self = toml::from_str(text).map_err(malformed)?;
+        let profile: Self = toml::from_str(text).map_err(|e| malformed_profile(e.to_string()))?;
         profile.check()?;
         Ok(profile)
     }
@@ -129,10 +132,9 @@ impl DeviceProfile {
         }
         if !name.ends_with(".toml") {
             let known_names = Self::names().collect::<Vec<_>>().join(", ");
-            let detail = format!(
+            return Err(malformed_profile(format!(
                 "there is no device profile {name:?}; built in: {known_names}; or give a file that ends in .toml"
-            );
-            return Err(MeasureError::Malformed { what: "device profile".into(), detail });
+            )));
         }
         let path = Path::new(name);
         let size = std::fs::metadata(path).map_err(MeasureError::io(path))?.len();
@@ -214,19 +216,21 @@ impl DeviceProfile {
                 ("j_per_byte", &mode.j_per_byte, 1e-3),
             ];
             for (key, coefficient, max_value) in numbers {
-                if !(0.0..=max_value).contains(&coefficient.value) {
-                    let value = coefficient.value;
-                    return Err(
-                        self.malformed(format!("{key} of mode {} is {value}, expected 0 to {max_value}", mode.name))
-                    );
+                let (name, value) = (&mode.name, coefficient.value);
+                if !(0.0..=max_value).contains(&value) {
+                    return Err(self.malformed(format!("{key} of mode {name} is {value}, expected 0 to {max_value}")));
                 }
                 if coefficient.source.trim().is_empty() {
-                    return Err(self.malformed(format!("{key} of mode {} has no source; write \"assumed\"", mode.name)));
+                    return Err(self.malformed(format!("{key} of mode {name} has no source; write \"assumed\"")));
                 }
             }
         }
         self.mode(None).map(drop)
     }
+}
+
+fn malformed_profile(detail: String) -> MeasureError {
+    MeasureError::Malformed { what: "device profile".into(), detail }
 }
 
 /// Whether a text can be the name of a device or mode.

@@ -34,8 +34,7 @@ pub struct Channel {
     scratch: Vec<u8>,
     /// The part received of a message for [`try_recv`](Self::try_recv), header included.
     partial: Vec<u8>,
-    sent_frames: u64,
-    received_frames: u64,
+    frames: Frames,
     /// Whether anything was sent since this party last read.
     has_sent: bool,
     phase: Phase,
@@ -45,6 +44,13 @@ pub struct Channel {
     failed: Option<String>,
     /// Header of a frame with an unexpected tag.
     stray_header: Option<[u8; HEADER_BYTES]>,
+}
+
+/// Numbers of frames in each direction; the checksum of a frame covers its number.
+#[derive(Default)]
+struct Frames {
+    sent: u64,
+    received: u64,
 }
 
 struct Header {
@@ -63,8 +69,7 @@ impl Channel {
             out: Vec::with_capacity(GATHERED_BYTES),
             scratch: Vec::new(),
             partial: Vec::new(),
-            sent_frames: 0,
-            received_frames: 0,
+            frames: Frames::default(),
             has_sent: false,
             phase: Phase::Setup,
             traffic: [Traffic::default(); 3],
@@ -252,8 +257,8 @@ impl Channel {
         let mut remaining = payload;
         loop {
             let (frame, after) = remaining.split_at(remaining.len().min(MAX_FRAME_BYTES));
+            self.send_frame(tag, frame, !after.is_empty())?;
             remaining = after;
-            self.send_frame(tag, frame, !remaining.is_empty())?;
             if remaining.is_empty() {
                 break;
             }
@@ -269,20 +274,17 @@ impl Channel {
         let len = frame.len() as u32 | if more { MORE_FRAMES } else { 0 };
         head[2..].copy_from_slice(&len.to_le_bytes());
         self.out.extend_from_slice(&head);
-        self.out.extend_from_slice(&checksum(self.sent_frames, &head, frame).to_le_bytes());
-        self.sent_frames += 1;
+        self.out.extend_from_slice(&checksum(self.frames.sent, &head, frame).to_le_bytes());
+        self.frames.sent += 1;
         self.traffic[self.phase as usize].sent += (HEADER_BYTES + frame.len()) as u64;
         self.transferred_bytes.fetch_add((HEADER_BYTES + frame.len()) as u64, Ordering::Relaxed);
-        if frame.len() < GATHERED_BYTES / 2 {
+        let written = if frame.len() < GATHERED_BYTES / 2 {
             self.out.extend_from_slice(frame);
-            if self.out.len() < GATHERED_BYTES {
-                return Ok(());
-            }
-            self.write_gathered().map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
+            if self.out.len() < GATHERED_BYTES { Ok(()) } else { self.write_gathered() }
         } else {
-            let written = self.write_gathered().and_then(|()| self.transport.get_mut().write_all(frame));
-            written.map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
-        }
+            self.write_gathered().and_then(|()| self.transport.get_mut().write_all(frame))
+        };
+        written.map_err(|e| NetError::from_io(format!("sending message {tag}"), &e))
     }
 
     fn write_gathered(&mut self) -> io::Result<()> {
@@ -357,10 +359,7 @@ impl Channel {
     fn poll_frame(&mut self, tag: Tag, max: usize) -> Result<Option<Vec<u8>>, NetError> {
         self.turn()?;
         loop {
-            let header = match self.partial.first_chunk() {
-                Some(bytes) => Some(parse_header(tag, bytes)?),
-                None => None,
-            };
+            let header = self.partial.first_chunk().map(|bytes| parse_header(tag, bytes)).transpose()?;
             if let Some(Header { len, more, .. }) = header {
                 if more && len != MAX_FRAME_BYTES {
                     return Err(malformed(tag, "a frame that is not the last is not full"));
@@ -426,8 +425,8 @@ impl Channel {
 
     /// Counts a received frame and checks it.
     fn account(&mut self, tag: Tag, header: &Header, payload: &[u8]) -> Result<(), NetError> {
-        let frame = self.received_frames;
-        self.received_frames += 1;
+        let frame = self.frames.received;
+        self.frames.received += 1;
         self.traffic[self.phase as usize].received += (HEADER_BYTES + payload.len()) as u64;
         self.transferred_bytes.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
         if checksum(frame, &header.bytes, payload) != header.crc {
@@ -442,9 +441,7 @@ impl Channel {
         while filled < buf.len() {
             match self.transport.read(&mut buf[filled..]) {
                 Ok(0) if at_start && filled == 0 => return Err(NetError::Closed { tag }),
-                Ok(0) => {
-                    return Err(NetError::Truncated { tag, got: filled, expected: buf.len() });
-                }
+                Ok(0) => return Err(NetError::Truncated { tag, got: filled, expected: buf.len() }),
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(NetError::from_io(format!("waiting for message {tag}"), &e)),
@@ -465,7 +462,7 @@ impl Drop for Channel {
 
 /// Decodes a frame header of a message with this tag.
 fn parse_header(tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<Header, NetError> {
-    let ([t0, t1, l0, l1, l2, l3], crc) = split_header(bytes);
+    let [t0, t1, l0, l1, l2, l3, crc @ ..] = *bytes;
     let found_tag = u16::from_le_bytes([t0, t1]);
     if found_tag != tag.id() {
         return Err(NetError::UnexpectedTag { expected: tag, got: Tag::from_wire(found_tag) });
@@ -475,12 +472,8 @@ fn parse_header(tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<Header, NetError
     if len > MAX_FRAME_BYTES {
         return Err(NetError::FrameTooLong { tag, got: len, max: MAX_FRAME_BYTES });
     }
+    let crc = u32::from_le_bytes(crc);
     Ok(Header { len, more: length_word & MORE_FRAMES != 0, crc, bytes: [t0, t1, l0, l1, l2, l3] })
-}
-
-fn split_header(bytes: &[u8; HEADER_BYTES]) -> ([u8; 6], u32) {
-    let [a, b, c, d, e, f, crc @ ..] = *bytes;
-    ([a, b, c, d, e, f], u32::from_le_bytes(crc))
 }
 
 fn checksum(frame: u64, head: &[u8; 6], payload: &[u8]) -> u32 {

@@ -211,7 +211,7 @@ impl Fit {
             },
         };
         let description = format!("calibrated; residual {:.3} W over {} steps", self.residual_w, self.steps);
-        Ok(DeviceProfile::single(name, &description, [base_w, w_per_core, j_per_byte])?)
+        Ok(DeviceProfile::single(name, &description, base_w, w_per_core, j_per_byte)?)
     }
 
     /// Describes the origin of a number.

@@ -43,5 +43,5 @@ fn wrong_profiles_are_refused() {
     }
     assert!(DeviceProfile::load("/nonexistent.toml").unwrap_err().to_string().contains("nonexistent"));
     let number = |value| Coefficient { value, source: "measured".into() };
-    assert!(DeviceProfile::single("a", "b", [number(1.0), number(1.0), number(1.0)]).is_err(), "1 J per byte");
+    assert!(DeviceProfile::single("a", "b", number(1.0), number(1.0), number(1.0)).is_err(), "1 J per byte");
 }

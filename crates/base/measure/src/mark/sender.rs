@@ -98,7 +98,7 @@ impl MarkSender {
 
     fn send(&self, edge: Edge, phase: &str, figures: BTreeMap<String, f64>) -> Result<(), MeasureError> {
         let now_ns = monotonic_ns();
-        let line = MarkLine::Mark { edge, phase: phase.to_owned(), t_ns: Some(now_ns), figures };
+        let mut line = MarkLine::Mark { edge, phase: phase.to_owned(), t_ns: Some(now_ns), figures };
         // A line that the listener would refuse is an error of the program; the connection stays
         // usable.
         if let Err(detail) = MarkLine::parse(line.to_string().as_bytes()) {
@@ -111,12 +111,10 @@ impl MarkSender {
                 now_ns = monotonic_ns();
             }
             let t_ns = Some(wire.offset.map_or(now_ns, |offset| offset.to_theirs(now_ns)));
-            match line {
-                MarkLine::Mark { edge, phase, figures, .. } => {
-                    wire.write(&MarkLine::Mark { edge, phase, t_ns, figures })
-                }
-                other => wire.write(&other),
+            if let MarkLine::Mark { t_ns: time, .. } = &mut line {
+                *time = t_ns;
             }
+            wire.write(&line)
         })
     }
 

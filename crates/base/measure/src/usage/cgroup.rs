@@ -59,30 +59,26 @@ fn group(proc: &Path, process: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::tests::Fake;
 
     #[test]
-    fn a_cgroup_of_ones_own_is_read_until_it_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let write_file = |path: &str, text: &str| {
-            let path = folder.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        let roots = Roots { proc: folder.path().join("proc"), sys: folder.path().join("sys") };
-        write_file("proc/self/cgroup", "12:cpu:/old\n0::/user.slice\n");
-        write_file("proc/7/cgroup", "0::/user.slice\n");
-        write_file("proc/8/cgroup", "0::/run-1.scope\n");
-        write_file("proc/9/cgroup", "12:cpu:/version-1\n");
-        write_file("sys/fs/cgroup/user.slice/cpu.stat", "usage_usec 1\n");
-        write_file("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 2000000\nuser_usec 1\nsystem_usec 1\n");
+    fn own_cgroup_is_read_until_it_is_removed() {
+        let fake = Fake::new();
+        let roots = fake.roots();
+        fake.write_file("proc/self/cgroup", "12:cpu:/old\n0::/user.slice\n");
+        fake.write_file("proc/7/cgroup", "0::/user.slice\n");
+        fake.write_file("proc/8/cgroup", "0::/run-1.scope\n");
+        fake.write_file("proc/9/cgroup", "12:cpu:/version-1\n");
+        fake.write_group("user.slice/cpu.stat", "usage_usec 1");
+        fake.write_group("run-1.scope/cpu.stat", "usage_usec 2000000\nuser_usec 1\nsystem_usec 1");
         assert!([7, 9, 10].iter().all(|pid| Cgroup::of_process(&roots, *pid).is_none()), "ours, version 1, none");
         let mut cgroup = Cgroup::of_process(&roots, 8).unwrap();
         assert_eq!(cgroup.read(), CgroupUsage::default());
-        write_file("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 3500000\n");
-        write_file("sys/fs/cgroup/run-1.scope/memory.peak", "4096\n");
+        fake.write_group("run-1.scope/cpu.stat", "usage_usec 3500000");
+        fake.write_group("run-1.scope/memory.peak", 4096);
         let used = CgroupUsage { cpu_s: 1.5, peak_bytes: Some(4096) };
         assert_eq!(cgroup.read(), used);
-        fs::remove_dir_all(folder.path().join("sys")).unwrap();
+        fs::remove_dir_all(roots.sys).unwrap();
         assert_eq!(cgroup.read(), used);
     }
 }

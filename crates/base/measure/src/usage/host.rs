@@ -1,5 +1,5 @@
 //! Cores and memory of the host.
-use super::{Kept, Roots, lines};
+use super::{Kept, Roots, bytes_of_line, lines};
 use crate::MeasureError;
 use crate::sample::CoreSample;
 use std::path::{Path, PathBuf};
@@ -58,16 +58,7 @@ impl HostReader {
     /// not report it.
     pub fn memory_bytes(&mut self) -> Option<u64> {
         let text = self.meminfo.as_mut()?.read().ok()?;
-        let (mut total, mut available) = (None, None);
-        for line in lines(text) {
-            if let Some(value) = line.strip_prefix("MemTotal:") {
-                total = kib(value);
-            } else if let Some(value) = line.strip_prefix("MemAvailable:") {
-                available = kib(value);
-                break;
-            }
-        }
-        Some(total?.saturating_mul(1024).saturating_sub(available?.saturating_mul(1024)))
+        Some(bytes_of_line(text, "MemTotal:")?.saturating_sub(bytes_of_line(text, "MemAvailable:")?))
     }
 
     fn update(&mut self) -> Result<(), MeasureError> {
@@ -84,11 +75,6 @@ impl HostReader {
         }
         Ok(())
     }
-}
-
-/// Reads the value of a line of `/proc/meminfo`.
-fn kib(value: &str) -> Option<u64> {
-    value.trim().strip_suffix("kB").and_then(|n| n.trim().parse::<u64>().ok())
 }
 
 /// A core's number and its user, system and idle ticks. Time stolen by a hypervisor does not count.

@@ -1,7 +1,7 @@
 //! Resource limits of this process: the machine's resources, restricted by its control groups (both
 //! versions, up to their root), its affinity and its resource limits. A process that exceeds its
 //! group's memory is killed, and `/proc/meminfo` does not show that limit.
-use super::{Roots, lines};
+use super::{Roots, bytes_of_line, lines};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -58,17 +58,10 @@ impl ProcessLimits {
     }
 }
 
-/// The machine's memory.
 fn machine(proc: &Path) -> Option<Limit> {
     let text = fs::read(proc.join("meminfo")).ok()?;
-    let (total, available) = (kib(&text, "MemTotal:")?, kib(&text, "MemAvailable:")?);
+    let (total, available) = (bytes_of_line(&text, "MemTotal:")?, bytes_of_line(&text, "MemAvailable:")?);
     Some(Limit { limit: total, used: total.saturating_sub(available) })
-}
-
-/// The value of a line such as `VmSize:  12 kB`, in bytes.
-fn kib(text: &[u8], name: &str) -> Option<u64> {
-    let value = lines(text).find_map(|line| line.strip_prefix(name))?;
-    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Processors that the process may run on; 0 if the system does not report them.
@@ -81,8 +74,8 @@ fn affinity(status: &[u8]) -> f64 {
 /// The limits `RLIMIT_AS` and `RLIMIT_DATA` (`ulimit -v`, `-d`), with this process's use.
 fn resources(self_dir: &Path, status: &[u8]) -> impl Iterator<Item = Limit> {
     let text = fs::read(self_dir.join("limits")).unwrap_or_default();
-    let address_space = (limit(&text, "Max address space"), kib(status, "VmSize:"));
-    let data = (limit(&text, "Max data size"), kib(status, "VmData:"));
+    let address_space = (limit(&text, "Max address space"), bytes_of_line(status, "VmSize:"));
+    let data = (limit(&text, "Max data size"), bytes_of_line(status, "VmData:"));
     [address_space, data].into_iter().filter_map(|(limit, used)| Some(Limit { limit: limit?, used: used.unwrap_or(0) }))
 }
 
@@ -195,21 +188,21 @@ fn memory(folder: &Path) -> Option<Limit> {
     let unified = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
     if let Some(limit) = unified {
         let used = number(folder, "memory.current").unwrap_or(0);
-        let reclaimable = sum(&stat, ["inactive_file", "active_file", "slab_reclaimable"]);
+        let reclaimable = sum(&stat, &["inactive_file", "active_file", "slab_reclaimable"]);
         return Some(Limit { limit, used: used.saturating_sub(reclaimable) });
     }
     // Includes limits of groups above this one that are not mounted here.
-    let above = sum(&stat, ["hierarchical_memory_limit", "", ""]);
+    let above = sum(&stat, &["hierarchical_memory_limit"]);
     let limits = [number(folder, "memory.limit_in_bytes"), Some(above).filter(|above| *above > 0)];
     let limit = limits.into_iter().flatten().min().filter(|limit| *limit < NO_LIMIT)?;
     let used = number(folder, "memory.usage_in_bytes").unwrap_or(0);
-    Some(Limit { limit, used: used.saturating_sub(sum(&stat, ["total_inactive_file", "total_active_file", ""])) })
+    Some(Limit { limit, used: used.saturating_sub(sum(&stat, &["total_inactive_file", "total_active_file"])) })
 }
 
 /// Adds the values of lines such as `inactive_file 4096`.
-fn sum(stat: &[u8], names: [&str; 3]) -> u64 {
-    let values = names.into_iter().filter_map(|name| {
-        lines(stat).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok())
+fn sum(stat: &[u8], names: &[&str]) -> u64 {
+    let values = names.iter().filter_map(|name| {
+        lines(stat).find_map(|line| line.strip_prefix(*name)?.strip_prefix(' ')?.parse::<u64>().ok())
     });
     values.fold(0, u64::saturating_add)
 }

@@ -87,8 +87,14 @@ pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &str> {
 /// includes the memory of the program that started the process.)
 #[must_use]
 pub fn high_water_bytes(process: &Path) -> Option<u64> {
-    let status = fs::read(process.join("status")).ok()?;
-    let kib: u64 =
-        lines(&status).find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())?;
-    Some(kib.saturating_mul(1024))
+    bytes_of_line(&fs::read(process.join("status")).ok()?, "VmHWM:")
 }
+
+/// The value of a line such as `VmSize:  12 kB`, in bytes.
+pub(crate) fn bytes_of_line(text: &[u8], name: &str) -> Option<u64> {
+    let value = lines(text).find_map(|line| line.strip_prefix(name))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests;

@@ -109,26 +109,29 @@ mod tests {
     }
 
     #[test]
-    fn traffic_counts_from_the_start_over_a_new_interface_and_over_one_made_anew() {
+    fn traffic_counts_new_and_recreated_interfaces() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dev");
         let write = |lines: &[String]| std::fs::write(&path, format!("{HEAD}{}", lines.concat())).unwrap();
         write(&[line("eth0", 5_000_000, 7_000_000)]);
         let mut reader = NetReader::open(&path).unwrap();
         write(&[line("eth0", 5_001_000, 7_002_000), line("wg0", 300, 400)]);
-        let sums: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
+        let mut sums = || -> BTreeMap<String, InterfaceSample> {
+            reader.read().unwrap().map(|(name, sum)| (name.to_owned(), sum)).collect()
+        };
+        let first = sums();
         let eth0 = InterfaceSample { rx_bytes: 1000, tx_bytes: 2000, rx_packets: 1, tx_packets: 2 };
-        assert_eq!(sums["eth0"], eth0);
-        assert_eq!((sums["wg0"].rx_bytes, sums["wg0"].tx_bytes), (300, 400));
+        assert_eq!(first["eth0"], eth0);
+        assert_eq!((first["wg0"].rx_bytes, first["wg0"].tx_bytes), (300, 400));
         // eth0 was recreated, wg0 is gone.
         write(&[line("eth0", 50, 60)]);
-        let sums: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
-        assert_eq!((sums["eth0"].rx_bytes, sums["eth0"].tx_bytes), (1050, 2060));
-        assert_eq!(sums["wg0"].rx_bytes, 300);
+        let second = sums();
+        assert_eq!((second["eth0"].rx_bytes, second["eth0"].tx_bytes), (1050, 2060));
+        assert_eq!(second["wg0"].rx_bytes, 300);
     }
 
     #[test]
-    fn a_name_with_a_colon_and_a_broken_line_are_no_trouble() {
+    fn parses_names_with_colons_and_skips_broken_lines() {
         assert_eq!(interface_line(&line("eth0:1", 1, 2)).unwrap().0, "eth0:1");
         for broken in ["", "eth0:", "eth0: 1 2 3", ": 1 2 3 4 5 6 7 8 9 10", "eth0: a b c d e f g h i j"] {
             assert!(interface_line(broken).is_none(), "{broken}");

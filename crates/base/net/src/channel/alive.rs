@@ -95,8 +95,8 @@ impl Channel {
         let mut head = [0u8; 6];
         head[..2].copy_from_slice(&Tag::ALIVE.id().to_le_bytes());
         self.out.extend_from_slice(&head);
-        self.out.extend_from_slice(&checksum(self.sent_frames, &head, &[]).to_le_bytes());
-        self.sent_frames += 1;
+        self.out.extend_from_slice(&checksum(self.frames.sent, &head, &[]).to_le_bytes());
+        self.frames.sent += 1;
         self.push_out()
     }
 
@@ -107,8 +107,8 @@ impl Channel {
             return Ok(false);
         }
         let header = parse_header(Tag::ALIVE, bytes)?;
-        let frame = self.received_frames;
-        self.received_frames += 1;
+        let frame = self.frames.received;
+        self.frames.received += 1;
         if header.len > 0 || header.more {
             return Err(super::malformed(Tag::ALIVE, "it has content"));
         }
