@@ -6,10 +6,8 @@ use crate::MeasureError;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Largest profile file, bytes.
 const MAX_FILE: u64 = 64 << 10;
 
-/// The profiles built in: name and TOML text.
 const BUILT_IN: &[(&str, &str)] = &[
     ("generic-x86-server", include_str!("../devices/generic-x86-server.toml")),
     ("raspberry-pi-3b", include_str!("../devices/raspberry-pi-3b.toml")),

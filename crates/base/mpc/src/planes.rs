@@ -71,7 +71,6 @@ pub(crate) fn send(channel: &mut Channel, tag: Tag, planes: &[Bits]) -> Result<(
     Ok(channel.send(tag, &bytes)?)
 }
 
-/// Receives `count` planes of `n` bits.
 pub(crate) fn recv(channel: &mut Channel, tag: Tag, count: usize, n: usize) -> Result<Vec<Bits>, MpcError> {
     let plane_len = n.div_ceil(8);
     let bytes = channel.recv(tag, count * plane_len)?;
@@ -99,7 +98,6 @@ pub(crate) fn exchange(
     Ok(peer_planes)
 }
 
-/// Sends one plane.
 pub(crate) fn send_one(channel: &mut Channel, tag: Tag, plane: &Bits) -> Result<(), MpcError> {
     send(channel, tag, std::slice::from_ref(plane))
 }

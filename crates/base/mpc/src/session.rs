@@ -75,7 +75,6 @@ pub fn run_sessions<C, S: Send>(
     )
 }
 
-/// Returns the randomness of a party in [`run_sessions`].
 #[cfg(any(test, feature = "test-util"))]
 fn prg(party: u8) -> Prg {
     Prg::from_seed(tacit_arith::prg::Seed([party; 16]))

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 /// A transport that is read in pieces of [`Buffered::BYTES`].
 pub(crate) struct Buffered {
     transport: Box<dyn Transport>,
-    /// Empty, or of full length; the bytes read ahead are `taken..filled`.
+    /// Empty, or of full length; the bytes read ahead are `read_bytes..filled`.
     buffer: Vec<u8>,
     read_bytes: usize,
     filled: usize,
@@ -28,7 +28,6 @@ impl Buffered {
         &mut *self.transport
     }
 
-    /// Whether no bytes are read ahead.
     pub(crate) fn is_empty(&self) -> bool {
         self.read_bytes == self.filled
     }

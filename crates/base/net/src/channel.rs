@@ -423,7 +423,6 @@ impl Channel {
         self.account(tag, header, payload)
     }
 
-    /// Counts a received frame and checks it.
     fn account(&mut self, tag: Tag, header: &Header, payload: &[u8]) -> Result<(), NetError> {
         let frame = self.frames.received;
         self.frames.received += 1;
@@ -460,7 +459,6 @@ impl Drop for Channel {
     }
 }
 
-/// Decodes a frame header of a message with this tag.
 fn parse_header(tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<Header, NetError> {
     let [t0, t1, l0, l1, l2, l3, crc @ ..] = *bytes;
     let found_tag = u16::from_le_bytes([t0, t1]);

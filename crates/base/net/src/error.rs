@@ -220,7 +220,6 @@ impl NetError {
     }
 }
 
-/// The system's message without its number.
 fn plain_message(error: &io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error ").unwrap_or(text.len());

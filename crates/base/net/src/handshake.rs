@@ -73,7 +73,6 @@ impl Hello {
         Ok(())
     }
 
-    /// Returns the error of a peer's payload `bytes` with another length.
     fn malformed(&self, bytes: &[u8]) -> NetError {
         NetError::Malformed {
             tag: Tag::HELLO,

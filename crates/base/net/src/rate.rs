@@ -98,7 +98,6 @@ impl FromStr for Rate {
     }
 }
 
-/// Returns the error of a rate `text` with the fault `reason`.
 fn wrong(text: &str, reason: &'static str) -> BadRate {
     BadRate { text: text.to_owned(), reason }
 }

@@ -79,7 +79,6 @@ pub struct ReplayTransport {
     received: EntryReader,
     sent_reader: Option<EntryReader>,
     written: u64,
-    /// Buffer for a part of the recorded bytes.
     recorded: Vec<u8>,
 }
 

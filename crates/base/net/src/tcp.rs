@@ -94,7 +94,6 @@ impl TcpTransport {
         (self.deadline, self.moving) = (Some(deadline.end), Some(deadline));
     }
 
-    /// Moves the deadline because bytes arrived.
     fn advance_deadline(&mut self) {
         if let Some(moving) = &mut self.moving {
             moving.advance(Instant::now());
@@ -186,7 +185,6 @@ pub fn split_address(text: &str) -> Result<(&str, u16), NetError> {
     }
 }
 
-/// Returns the error of an address `text` with the fault `what`.
 fn bad_address(text: &str, what: &'static str) -> NetError {
     NetError::Address { given: text.to_owned(), what }
 }
@@ -217,12 +215,10 @@ pub fn tcp_pair() -> Result<(Channel, Channel), NetError> {
     Ok((channel(client)?, channel(server)?))
 }
 
-/// Names the step of an error of a loopback connection.
 fn no_loopback(e: io::Error) -> NetError {
     NetError::from_io("opening a loopback connection", &e)
 }
 
-/// Makes a channel over a connected stream.
 fn channel(stream: TcpStream) -> Result<Channel, NetError> {
     Ok(Channel::new(Box::new(TcpTransport::new(stream)?)))
 }

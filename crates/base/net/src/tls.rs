@@ -327,7 +327,6 @@ impl TlsTransport {
         Ok(n > 0)
     }
 
-    /// Decrypts the last `n` bytes read into the session.
     fn take_in(&mut self, n: usize) -> io::Result<()> {
         let state = self.session.process_new_packets();
         state.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;

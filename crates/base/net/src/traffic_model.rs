@@ -2,7 +2,6 @@
 
 use crate::{HEADER_BYTES, MAX_FRAME_BYTES, Sides};
 
-/// One party's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Speaker {
     /// Bytes sent, frame headers included.

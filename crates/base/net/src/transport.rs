@@ -62,7 +62,6 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
 }
 
-/// Default stall timeout of a transport.
 pub(crate) const DEFAULT_STALL: Duration = Duration::from_secs(600);
 
 /// The error of a read or write that made no progress in time.

@@ -23,7 +23,6 @@ pub struct MarkSender {
     line: Mutex<Wire>,
 }
 
-/// The connection and the offset of the listener's clock.
 struct Wire {
     /// `None` after a failure; later marks are dropped silently.
     stream: Option<UnixStream>,
@@ -156,7 +155,6 @@ impl Wire {
         if written == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Compares clocks again.
     fn renew(&mut self) -> io::Result<()> {
         self.set_nonblocking(false)?;
         if let Some(stream) = &self.stream {

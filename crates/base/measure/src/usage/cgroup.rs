@@ -50,7 +50,6 @@ impl Cgroup {
     }
 }
 
-/// Returns the path of a process's cgroup of version 2.
 fn group(proc: &Path, process: &str) -> Option<String> {
     let text = fs::read_to_string(proc.join(process).join("cgroup")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("0::/").map(str::to_owned))

@@ -98,7 +98,6 @@ fn sum(parts: &[u64]) -> u64 {
     parts.iter().fold(0_u64, |a, &b| a.saturating_add(b))
 }
 
-/// The cores' frequencies.
 #[derive(Default)]
 struct Frequencies {
     /// By core: `/sys/devices/system/cpu/cpuN/cpufreq/scaling_cur_freq`.
@@ -171,7 +170,6 @@ pub fn foreign_namespace(proc: &Path, pid: u32) -> bool {
     }
 }
 
-/// Names the network namespace of a process.
 fn namespace(proc: &Path, process: &str) -> Option<PathBuf> {
     std::fs::read_link(proc.join(process).join("ns/net")).ok()
 }

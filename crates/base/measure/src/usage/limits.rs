@@ -122,12 +122,10 @@ impl Groups {
     }
 }
 
-/// Whether a list with commas holds a name.
 fn lists(list: &str, name: &str) -> bool {
     list.split(',').any(|entry| entry == name)
 }
 
-/// A line of `/proc/self/mountinfo`.
 struct Mount<'a> {
     /// The mounted part of its file system.
     root: String,

@@ -56,7 +56,6 @@ impl Kept {
         &self.path
     }
 
-    /// The present contents.
     pub(crate) fn read(&mut self) -> Result<&[u8], MeasureError> {
         let mut len = 0;
         loop {

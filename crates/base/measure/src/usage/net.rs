@@ -64,7 +64,6 @@ fn add(sum: &mut InterfaceSample, previous: &InterfaceSample, current: &Interfac
     sum.tx_packets = sum.tx_packets.saturating_add(step(current.tx_packets, previous.tx_packets));
 }
 
-/// Returns the growth of a counter.
 fn step(current: u64, previous: u64) -> u64 {
     if current >= previous { current - previous } else { current }
 }

@@ -96,7 +96,6 @@ fn planes(gate: &DealtGate, bits: &[Bits], masks: &[u64], words: usize) -> Vec<u
     planes
 }
 
-/// Bit `i` of a plane.
 fn bit(plane: &[u64], i: usize) -> u64 {
     plane[i / 64] >> (i % 64) & 1
 }

@@ -66,13 +66,11 @@ fn xor(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(a, b)| a ^ b).collect()
 }
 
-/// One party's half of a batch of gates.
 enum Half<'a> {
     Client { prg: &'a Prg },
     Server { prg: &'a Prg, bytes: &'a [u8] },
 }
 
-/// One party in a batch of gates.
 struct Evaluation<'a> {
     gate: &'a DealtGate,
     half: Half<'a>,
@@ -102,13 +100,11 @@ impl Evaluation<'_> {
         if self.role() == Role::Server { u64::MAX } else { 0 }
     }
 
-    /// The server's dealt bytes for a block.
     fn block_bytes<'b>(&self, bytes: &'b [u8], index: usize, len: usize) -> &'b [u8] {
         let full = block::bytes(self.gate, super::BLOCK);
         &bytes[index * full..][..block::bytes(self.gate, len)]
     }
 
-    /// The party's shares of a block's bits.
     fn planes(&self, index: usize, len: usize) -> Planes {
         match self.half {
             Half::Client { prg } => Planes::draw(self.gate, len, &mut block::plane_stream(prg, index)),
@@ -120,7 +116,6 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The party's shares of a block's columns.
     fn columns(&self, index: usize, len: usize) -> Columns<'_> {
         match self.half {
             Half::Client { prg } => Columns::Drawn(Box::new(block::column_stream(prg, index))),
@@ -294,7 +289,6 @@ impl Evaluation<'_> {
         Ok(values.map(|k| parts.iter().flat_map(|part| part[k].iter().copied()).collect()).collect())
     }
 
-    /// One block's part of a batch's planes.
     fn block_planes(&self, planes: &[Bits], index: usize) -> Vec<u64> {
         let words = block::words(block::range(self.gate.n, index).len());
         planes.iter().flat_map(|p| p.words()[index * super::BLOCK / 64..][..words].iter().copied()).collect()

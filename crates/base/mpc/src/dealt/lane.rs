@@ -4,7 +4,6 @@ use tacit_arith::prg::Prg;
 use tacit_arith::ring;
 use zeroize::Zeroize;
 
-/// A wrapping word.
 pub(super) trait Lane: Copy + Default + Send + Sync + Zeroize {
     /// The low bits of `value`.
     fn of(value: u64) -> Self;

@@ -133,7 +133,6 @@ impl DealtGate {
         inputs(&self.values, tested, values)
     }
 
-    /// Widths of the results.
     pub(super) fn widths(&self) -> Vec<u32> {
         self.values.iter().map(|v| v.width()).collect()
     }
@@ -148,7 +147,6 @@ impl DealtGate {
         2 * self.digits.len() - 1
     }
 
-    /// Low bits that are compared.
     pub(super) fn low_bits(&self) -> u32 {
         self.width - 1
     }
@@ -189,7 +187,6 @@ impl DealtGate {
         (term, if extra > 0 { vec![extra; 2] } else { Vec::new() })
     }
 
-    /// Widths of all arithmetic columns.
     pub(super) fn all_columns(&self) -> Vec<u32> {
         let (term, final_columns) = self.columns();
         term.repeat(self.terms.count()).into_iter().chain(final_columns).collect()

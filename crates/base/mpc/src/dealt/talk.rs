@@ -23,7 +23,7 @@ impl DealtGate {
 impl LookUp {
     /// Adds the messages of a batch.
     pub fn talk(&self, talk: &mut TrafficModel) {
-        let widths = [self.index_bits(), self.entries().out_bits(), self.width()];
+        let widths = [self.index_bits(), self.entries().out_bits(), self.width];
         let [index, bits, differences] = widths.map(|width| Packed::len_bytes(self.n(), width));
         talk.down(index);
         if let Some(bytes) = self.key_bytes() {

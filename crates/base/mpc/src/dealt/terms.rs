@@ -23,7 +23,6 @@ pub(super) struct Monomial {
     pub(super) low: Option<usize>,
 }
 
-/// The monomials of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Terms {
     digits: usize,
@@ -42,7 +41,6 @@ fn subsets(set: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Terms {
-    /// The monomials of a gate with `digits` digits.
     pub(super) fn new(digits: usize, exchanges: Exchanges) -> Self {
         let is_one_exchange = exchanges == Exchanges::One;
         let least = if is_one_exchange { 1 } else { 2 };
@@ -175,7 +173,6 @@ fn sign(bits: &[i8]) -> Vec<i8> {
     bits.iter().map(|b| 1 - 2 * b).collect()
 }
 
-/// The product of two lists, element by element.
 fn times(mut product: Vec<i8>, factor: &[i8]) -> Vec<i8> {
     product.iter_mut().zip(factor).for_each(|(p, f)| *p *= f);
     product

@@ -114,7 +114,6 @@ impl Shape {
         Work::new(n, self.levels() as usize, self.levels() as usize)
     }
 
-    /// The number's compared bits.
     pub(super) fn compared(self, number: u64) -> u64 {
         number >> self.low & crate::low_mask(self.bits)
     }
@@ -259,7 +258,6 @@ impl Keys {
         }
     }
 
-    /// Trees of group `g`.
     pub(super) fn group_len(&self, g: usize) -> usize {
         GROUP.min(self.n - g * GROUP)
     }

@@ -267,7 +267,6 @@ impl Keys {
         Ok(out)
     }
 
-    /// The corrections of group `g`.
     fn words_of(&self, g: usize) -> &[Block] {
         let (words, m) = (self.shape.words(), GROUP.min(self.len() - g * GROUP));
         &self.corrections[g * GROUP * words..][..m * words]

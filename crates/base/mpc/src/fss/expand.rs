@@ -11,7 +11,6 @@ pub(super) struct Expander {
 }
 
 impl Expander {
-    /// For trees with `leaves` leaves.
     pub(super) fn new(leaves: usize) -> Self {
         Self { nodes: Zeroizing::new(vec![Block::ZERO; leaves]), hashes: Zeroizing::new(vec![Block::ZERO; leaves]) }
     }

@@ -43,11 +43,10 @@ impl CompareSpec {
         ((leaves + tree) * self.plane_bytes(), tree * self.plane_bytes())
     }
 
-    /// Adds the messages of the offline phase to the traffic model.
     pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         let leaves = if self.is_direct() {
             self.digits().for_each(|digit| (0..digit.bits).for_each(|_| ots.client_receives(self.n, talk)));
-            self.width() as usize - 1
+            self.width as usize - 1
         } else {
             let strings = self.digits().map(masked::draws).sum();
             (0..strings).for_each(|_| ots.server_receives(self.n, talk));

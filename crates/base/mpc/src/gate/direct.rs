@@ -30,7 +30,6 @@ fn functions(digit: Digit) -> usize {
     if digit.with_eq && digit.bits > 1 { 2 } else { 1 }
 }
 
-/// Planes of the client's material.
 pub(super) fn client_planes(digit: Digit) -> usize {
     functions(digit)
 }
@@ -41,7 +40,6 @@ pub(super) fn server_planes(digit: Digit) -> usize {
     entries(digit) * functions(digit)
 }
 
-/// Planes of the online message.
 pub(super) fn message_planes(digit: Digit) -> usize {
     (entries(digit) - 1) * functions(digit)
 }
@@ -63,11 +61,11 @@ pub(super) fn client_offline(
         let mut keys = Vec::new();
         for _ in 0..digit.bits {
             let bits = functions(digit) << (digit.bits - 1);
-            keys.push(ots.receiver.planes(session.channel, spec.n(), bits)?);
+            keys.push(ots.receiver.planes(session.channel, spec.n, bits)?);
         }
         choices.extend(keys.iter().zip(digit.select(numbers)).map(|(ot, number)| ot.choice.xor(number)));
         for f in 0..functions(digit) {
-            let mut pad = Bits::zeros(spec.n());
+            let mut pad = Bits::zeros(spec.n);
             for (p, ot) in keys.iter().enumerate() {
                 let others = keys.iter().enumerate().filter(|(q, _)| *q != p);
                 let others: Vec<&Bits> = others.map(|(_, o)| &o.choice).collect();
@@ -91,11 +89,11 @@ pub(super) fn server_offline(
         let mut keys = Vec::new();
         for _ in 0..digit.bits {
             let bits = functions(digit) << (digit.bits - 1);
-            keys.push(ots.sender.planes(session.channel, spec.n(), bits)?);
+            keys.push(ots.sender.planes(session.channel, spec.n, bits)?);
         }
-        pads.push((0..entries(digit)).map(|j| entry_pads(digit, spec.n(), j, &keys)).collect());
+        pads.push((0..entries(digit)).map(|j| entry_pads(digit, spec.n, j, &keys)).collect());
     }
-    let choices = planes::recv(session.channel, CHOICES, spec.width() as usize - 1, spec.n())?;
+    let choices = planes::recv(session.channel, CHOICES, spec.width as usize - 1, spec.n)?;
     let mut choices = choices.into_iter();
     for (digit, entries) in spec.digits().zip(&mut pads) {
         for (p, swap) in choices.by_ref().take(digit.bits as usize).enumerate() {

@@ -39,7 +39,6 @@ pub(super) struct ClientGrow {
     share: Packed,
 }
 
-/// The server's material.
 pub(super) struct ServerGrow {
     rho: Bits,
     /// The server's share of `rho (1 - mr)`.
@@ -90,7 +89,6 @@ impl ClientGrow {
 }
 
 impl ServerGrow {
-    /// Offline.
     pub fn offline(spec: &WrapSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let ReceiverWords { choice: rho, m: words } = ots.receiver.words(session.channel, spec.n)?;
         let message = session.channel.recv_packed(SHARES, spec.n, spec.extra)?;

@@ -29,7 +29,6 @@ use crate::{MpcError, Ots, Session};
 
 const STRINGS: Tag = Tag::new(0x0314, "masked comparison strings");
 
-/// The program of a digit's polynomials.
 fn program(digit: Digit) -> Program {
     Program::new(digit.bits as usize, digit.with_eq)
 }
@@ -39,9 +38,8 @@ pub(super) fn ots(digit: Digit) -> usize {
     digit.bits as usize
 }
 
-/// Draws of OTs for a digit.
 pub(super) fn draws(digit: Digit) -> usize {
-    program(digit).ot_factors().len()
+    program(digit).ot_factors.len()
 }
 
 /// Bits of a digit that the client sends offline.
@@ -52,7 +50,7 @@ pub(super) fn corrections(digit: Digit) -> usize {
 /// Planes of the client's material: its shares of coefficients that its number does not determine.
 /// Excludes the constant of `lt` where a node has folded it in.
 pub(super) fn client_planes(digit: Digit) -> usize {
-    program(digit).material_sums().len() - usize::from(digit.folded)
+    program(digit).material_sums.len() - usize::from(digit.folded)
 }
 
 /// Planes of the server's material: the same planes, and its masks.
@@ -60,7 +58,6 @@ pub(super) fn server_planes(digit: Digit) -> usize {
     client_planes(digit) + digit.bits as usize
 }
 
-/// A party's shares of a digit's values.
 struct Shares<'a> {
     program: &'a Program,
     known: Known<'a>,
@@ -77,14 +74,14 @@ enum Known<'a> {
 
 impl<'a> Shares<'a> {
     fn new(program: &'a Program, known: Known<'a>) -> Self {
-        Self { program, known, sums: vec![None; program.sums().len()] }
+        Self { program, known, sums: vec![None; program.sums.len()] }
     }
 
     /// The shares that the material stores.
     fn into_stored(self) -> impl Iterator<Item = Bits> {
         let Self { program, mut sums, .. } = self;
         program
-            .material_sums()
+            .material_sums
             .iter()
             .map(move |&i| sums[i].take().expect("every sum was made"))
             .collect::<Vec<_>>()
@@ -94,7 +91,7 @@ impl<'a> Shares<'a> {
     /// Restores the shares from the material. A folded constant of `lt` counts as zero.
     fn restore(program: &'a Program, known: Known<'a>, planes: &[Bits], folded: bool) -> Self {
         let mut shares = Self::new(program, known);
-        let mut sums = program.material_sums().iter();
+        let mut sums = program.material_sums.iter();
         if folded {
             let n = match shares.known {
                 Known::Client(bits) | Known::Server(bits) => bits[0].len(),
@@ -119,7 +116,7 @@ impl<'a> Shares<'a> {
             (Value::One, Known::Server(v)) => Some(Bits::zeros(v[0].len()).not()),
             (Value::Sum(i), _) if self.sums[i].is_some() => self.sums[i].clone(),
             (Value::Sum(i), known) => {
-                let sum = &self.program.sums()[i];
+                let sum = &self.program.sums[i];
                 debug_assert!(sum.factor == Value::One, "only such sums are left out of the material");
                 let base = self.share_of(sum.base);
                 match known {
@@ -149,7 +146,7 @@ impl<'a> Shares<'a> {
 
     /// The party's leaf, from the opened bits `d`.
     fn leaf(&self, d: &[Bits]) -> Leaf {
-        let functions = [self.program.lt(), self.program.eq()];
+        let functions = [&self.program.lt, &self.program.eq];
         let needed = functions.into_iter().filter(|f| !f.is_empty());
         Leaf::new(needed.map(|f| self.evaluate(f, d)).collect())
     }
@@ -171,7 +168,6 @@ fn complements(digit: Digit, numbers: &[Bits]) -> Vec<Bits> {
     digit.select(numbers).iter().map(Bits::not).collect()
 }
 
-/// Material of the leaves.
 #[derive(Default)]
 pub(super) struct LeafMaterial {
     /// For each digit: the constant of `lt`, if a node may fold it in.
@@ -217,8 +213,8 @@ pub(super) fn client_offline(
     for digit in spec.digits() {
         let (program, x) = (program(digit), complements(digit, numbers));
         let mut shares = Shares::new(&program, Known::Client(&x));
-        for (mask, factors) in program.ot_factors().iter().enumerate().rev() {
-            let strings = ots.sender.planes(session.channel, spec.n(), factors.len())?;
+        for (mask, factors) in program.ot_factors.iter().enumerate().rev() {
+            let strings = ots.sender.planes(session.channel, spec.n, factors.len())?;
             for ((m0, m1), &factor) in strings.m0.iter().zip(&strings.m1).zip(factors) {
                 fixes.push(xor(shares.share_of(factor), &m0.xor(m1)));
             }
@@ -226,7 +222,7 @@ pub(super) fn client_offline(
                 let pad = factors.iter().position(|&f| f == sum.factor).map(|index| &strings.m0[index]);
                 let base = shares.share_of(sum.base);
                 let share = pad.map_or_else(|| base.clone(), |pad| Some(xor(base.clone(), pad)));
-                shares.sums[i] = Some(share.unwrap_or_else(|| Bits::zeros(spec.n())));
+                shares.sums[i] = Some(share.unwrap_or_else(|| Bits::zeros(spec.n)));
             }
         }
         out.push(shares.into_stored().collect(), Vec::new());
@@ -242,12 +238,12 @@ pub(super) fn server_offline(
 ) -> Result<LeafMaterial, MpcError> {
     let mut received = Vec::new();
     for digit in spec.digits() {
-        for factors in program(digit).ot_factors().iter().rev() {
-            received.push(ots.receiver.planes(session.channel, spec.n(), factors.len())?);
+        for factors in program(digit).ot_factors.iter().rev() {
+            received.push(ots.receiver.planes(session.channel, spec.n, factors.len())?);
         }
     }
     let count = spec.digits().map(corrections).sum();
-    let mut fixes = planes::recv(session.channel, STRINGS, count, spec.n())?.into_iter();
+    let mut fixes = planes::recv(session.channel, STRINGS, count, spec.n)?.into_iter();
     let mut received = received.into_iter();
     let mut out = LeafMaterial::default();
     for digit in spec.digits() {
@@ -257,7 +253,7 @@ pub(super) fn server_offline(
         // The list has the highest bit first.
         masks.reverse();
         let mut shares = Shares::new(&program, Known::Server(&masks));
-        for (mask, factors) in program.ot_factors().iter().enumerate().rev() {
+        for (mask, factors) in program.ot_factors.iter().enumerate().rev() {
             let v = &masks[mask];
             let mut products = std::mem::take(&mut strings[masks.len() - 1 - mask]);
             for (product, &factor) in products.iter_mut().zip(factors) {

@@ -102,7 +102,6 @@ impl GateSpec {
         gate
     }
 
-    /// The wraps of either kind.
     fn wraps(&mut self) -> impl Iterator<Item = &mut WrapSpec> {
         self.mux.wrap.iter_mut().chain(&mut self.grow)
     }

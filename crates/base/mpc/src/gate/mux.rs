@@ -33,7 +33,6 @@ const CLIENT_PART: Tag = Tag::new(0x0330, "multiplexer, client's part");
 const SERVER_PART: Tag = Tag::new(0x0331, "multiplexer, server's part");
 const OPENING: Tag = Tag::new(0x0332, "multiplexer opening");
 
-/// Public shape of a batch of multiplexers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MuxSpec {
     /// Elements.
@@ -80,7 +79,6 @@ impl Field {
         Self { shift: widths[..index].iter().sum(), mask: low_mask(widths[index]) }
     }
 
-    /// The string in `word`.
     fn get(self, word: u64) -> u64 {
         word >> self.shift & self.mask
     }
@@ -91,7 +89,6 @@ fn negate_if(value: u64, mask: u64) -> u64 {
     (value ^ mask).wrapping_sub(mask)
 }
 
-/// The client's material.
 pub(super) struct ClientMux {
     lambda: Bits,
     /// For each string, the client's share of `lambda * X_c`. For a value, plus the pad of the
@@ -99,7 +96,6 @@ pub(super) struct ClientMux {
     shares: Vec<Packed>,
 }
 
-/// The server's material.
 pub(super) struct ServerMux {
     lambda: Bits,
     /// For each string, the server's share of `lambda * X_c`. For a value, minus the pad `p0` of

@@ -35,12 +35,10 @@ impl Leaf {
     }
 }
 
-/// Public shape of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Node {
     /// Groups of digits that it joins: 2 or 3.
     pub(super) groups: usize,
-    /// Whether its `eq` is needed.
     pub(super) with_eq: bool,
     /// Whether it is the highest group of a node above. That node only adds its `lt`, and holds the
     /// constant of this `lt` with its own constant.
@@ -55,7 +53,6 @@ pub(super) struct Node {
 /// unless folded, the constant of `lt`: the addend that does not depend on the opened bits, here
 /// and in the highest groups below.
 impl Node {
-    /// Lower operands.
     fn lower(self) -> usize {
         1 + usize::from(self.with_eq)
     }
@@ -74,7 +71,6 @@ impl Node {
         2 * (self.groups - 1) - 1 + self.lower()
     }
 
-    /// Planes of a party's material.
     pub(super) fn planes(self) -> usize {
         let (fixed, per_eq) = if self.is_three() { (7, 4) } else { (2, 2) };
         fixed + per_eq * usize::from(self.with_eq) + usize::from(!self.folded)
@@ -182,7 +178,6 @@ fn run_both_ways(
     })
 }
 
-/// A party's masks and all their products.
 struct Products {
     node: Node,
     /// Mask of the highest `eq`.
@@ -226,13 +221,11 @@ impl Products {
 
 /// A node of three whose second OTs wait for the peer's corrections.
 struct Waiting {
-    /// Index of the node.
     index: usize,
     received: ReceiverPlanes,
     sent: SenderPlanes,
 }
 
-/// Adds the messages of [`offline`] to the traffic model.
 pub(super) fn talk_offline(nodes: &[Node], n: usize, ots: &mut PlannedOts, talk: &mut TrafficModel) {
     let mut corrections = 0;
     for node in nodes {
@@ -297,7 +290,6 @@ pub(super) fn offline(
     Ok(all_products.into_iter().map(Products::planes).collect())
 }
 
-/// Returns the `eq` of a group that has one.
 fn eq_of(leaves: &[Leaf], i: usize) -> &Bits {
     leaves[i].eq.as_ref().expect("only the lowest group has no `eq`, and nothing multiplies it")
 }

@@ -26,19 +26,21 @@ pub(super) struct Sum {
 /// The polynomials `lt` and `eq` of a digit in its opened bits, and the sums that compute their
 /// coefficients.
 pub(super) struct Program {
-    sums: Vec<Sum>,
+    /// Each after its base and factor.
+    pub(super) sums: Vec<Sum>,
     /// `ot_factors[i]`: the values other than 1 that the server's mask `v_i` is multiplied with.
-    /// `v_i` is the choice bit of one OT, which has a pair of strings for each of these values.
-    ot_factors: Vec<Vec<Value>>,
+    /// `v_i` is the choice bit of one OT, which has a pair of strings for each of these values. The highest
+    /// mask is substituted first.
+    pub(super) ot_factors: Vec<Vec<Value>>,
     /// Coefficient of each set of opened bits in `lt`.
-    lt: Vec<Value>,
+    pub(super) lt: Vec<Value>,
     /// The same for `eq`; empty if it is not needed.
-    eq: Vec<Value>,
-    /// Indices of the sums whose shares are material.
-    material_sums: Vec<usize>,
+    pub(super) eq: Vec<Value>,
+    /// Indices of the sums whose shares are material. The first is the constant of `lt`, on which no other
+    /// sum depends.
+    pub(super) material_sums: Vec<usize>,
 }
 
-/// The product of the bits in a set.
 fn product(set: usize) -> Value {
     if set == 0 { Value::One } else { Value::ClientProduct(set as u32) }
 }
@@ -106,36 +108,9 @@ impl Program {
         self.ot_factors.iter().map(Vec::len).sum()
     }
 
-    /// All sums, each after its base and factor.
-    pub(super) fn sums(&self) -> &[Sum] {
-        &self.sums
-    }
-
     /// The sums of a mask, with their index. Their bases and factors have higher masks.
     pub(super) fn sums_with(&self, mask: usize) -> impl Iterator<Item = (usize, Sum)> + '_ {
         self.sums.iter().copied().enumerate().filter(move |(_, sum)| sum.mask == mask)
-    }
-
-    /// For each mask, lowest first, the values that its OT multiplies it with. The substitution order
-    /// is highest mask first.
-    pub(super) fn ot_factors(&self) -> &[Vec<Value>] {
-        &self.ot_factors
-    }
-
-    /// Coefficient of each set of opened bits in `lt`.
-    pub(super) fn lt(&self) -> &[Value] {
-        &self.lt
-    }
-
-    /// Coefficient of each set of opened bits in `eq`; empty if `eq` is not needed.
-    pub(super) fn eq(&self) -> &[Value] {
-        &self.eq
-    }
-
-    /// The sums whose shares are material. The first is the constant of `lt`, on which no other sum
-    /// depends.
-    pub(super) fn material_sums(&self) -> &[usize] {
-        &self.material_sums
     }
 }
 

@@ -21,10 +21,8 @@ pub enum Leaves {
 
 /// Offline bits that an online bit is worth where the size of digits is given.
 const WEIGHT: usize = 3;
-/// Largest digit.
 const MAX_BITS: u32 = 4;
 
-/// Public shape of a batch of sign tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CompareSpec {
     pub(super) n: usize,
@@ -47,7 +45,6 @@ pub(super) struct Digit {
 }
 
 impl Digit {
-    /// The digit's planes among those of a number.
     pub(super) fn select(self, numbers: &[Bits]) -> &[Bits] {
         &numbers[self.first_bit as usize..(self.first_bit + self.bits) as usize]
     }
@@ -77,15 +74,6 @@ impl CompareSpec {
         let digits = digit_sizes(bits, count).into_iter().enumerate();
         let digits = digits.map(|(i, bits)| (bits, folded.contains(&Group::Digit(i)))).collect();
         Self { n, width: bits + 1, leaves, digits, joins }
-    }
-
-    pub fn n(&self) -> usize {
-        self.n
-    }
-
-    /// In bits.
-    pub fn width(&self) -> u32 {
-        self.width
     }
 
     pub(super) fn is_direct(&self) -> bool {

@@ -22,7 +22,6 @@ use crate::{MpcError, Ots, Role, Session};
 
 const OPENINGS: Tag = Tag::new(0x0312, "comparison tree openings");
 
-/// Public shape of the tree.
 pub(super) struct Tree<'a> {
     n: usize,
     /// The nodes of each level, lowest first; groups above them pass to the next level unchanged.
@@ -44,7 +43,6 @@ impl<'a> Tree<'a> {
         self.nodes().map(Node::ots).sum()
     }
 
-    /// Planes of a party's material.
     pub(super) fn planes(&self) -> usize {
         self.nodes().map(Node::planes).sum()
     }
@@ -59,12 +57,10 @@ impl<'a> Tree<'a> {
         (self.nodes().map(Node::opened).sum(), self.levels.len())
     }
 
-    /// Adds the messages of the offline phase to the traffic model.
     pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
         node::talk_offline(&self.nodes().collect::<Vec<_>>(), self.n, ots, talk);
     }
 
-    /// Adds the messages of the online phase to the traffic model.
     pub(super) fn talk_online(&self, talk: &mut TrafficModel) {
         for (index, nodes) in self.levels.iter().enumerate() {
             let bytes = nodes.iter().map(|node| node.opened()).sum::<usize>() * self.n.div_ceil(8);
@@ -173,12 +169,9 @@ const OT_EIGHTHS: usize = 5;
 /// Most digits that two levels of nodes of three can join, and so most digits for one round trip.
 const ONE_ROUND_TRIP: usize = 9;
 
-/// Numbers of nodes of a level.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct LevelNodes {
-    /// Nodes of three groups.
     threes: usize,
-    /// Nodes of two groups.
     twos: usize,
 }
 
@@ -187,7 +180,6 @@ struct LevelNodes {
 struct Join {
     /// Cost in eighths of an offline bit.
     cost: usize,
-    /// Nodes of the first level.
     first: LevelNodes,
 }
 
@@ -240,7 +232,6 @@ impl Joins {
         self.best[levels][digits].expect("four levels join 81 digits, and no ring has as many bits")
     }
 
-    /// Round trips for `digits` digits.
     pub(super) fn round_trips(digits: usize) -> usize {
         Self::levels(digits) / 2
     }

@@ -38,7 +38,6 @@ impl WrapSpec {
         low_mask(self.width + self.extra)
     }
 
-    /// Top bit of a share.
     pub(super) fn top(&self, share: u64) -> u64 {
         (share >> (self.width - 1)) & 1
     }

@@ -24,7 +24,6 @@ impl HashKeys {
         Self(Aes128::new(hash(&[b"tacit OT hash keys 1", &seed.to_bytes()])))
     }
 
-    /// Key of a tree of an extension.
     pub(super) fn tree(&self, extension: u32, tree: usize) -> Block {
         self.derive_key(0, extension, tree, 0)
     }

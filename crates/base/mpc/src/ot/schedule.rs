@@ -10,7 +10,6 @@ use super::{POINT_BYTES, iknp};
 /// Outputs computed between two messages, so that both parties compute at the same time.
 const BATCH_OUTPUTS: usize = 1 << 17;
 
-/// COTs that a bootstrap makes.
 pub(super) const BOOTSTRAP: usize = SMALL.base();
 
 /// Trees that are expanded together.
@@ -37,7 +36,6 @@ pub(super) enum Step {
     Refresh,
 }
 
-/// State of a supply.
 pub(super) struct Schedule {
     params: LpnParams,
     /// COTs of the extensions since the bootstrap, the newest included, and their bound.
@@ -57,7 +55,6 @@ impl Schedule {
         Self { params: SMALL, extended_cots, bound, next_tree: 0, ready: 0, used: 0, reserved: 0 }
     }
 
-    /// The set in use.
     pub(super) fn params(&self) -> LpnParams {
         self.params
     }
@@ -67,7 +64,6 @@ impl Schedule {
         self.reserved = self.reserved.saturating_add(n);
     }
 
-    /// Begins a draw of `groups` groups.
     pub(super) fn begin(&mut self, groups: usize) {
         self.reserved = self.reserved.saturating_sub(groups.saturating_mul(GROUP));
     }
@@ -128,7 +124,6 @@ impl Schedule {
         (self.next_tree, self.ready, self.used) = (0, 0, 0);
     }
 
-    /// Records a new `delta`.
     pub(super) fn record_refresh(&mut self) {
         let reserved = self.reserved;
         *self = Self { reserved, ..Self::new(self.bound) };
@@ -163,7 +158,6 @@ impl PlannedOts {
     }
 }
 
-/// Starts the schedule of a connection that expects `n` OTs.
 fn schedule_for(n: usize) -> Schedule {
     let mut schedule = Schedule::new(COTS_PER_DELTA);
     schedule.reserve(n);

@@ -55,7 +55,6 @@ fn send_seed(ch: &mut Channel, prg: &mut Prg) -> Result<Block, MpcError> {
     Ok(seed)
 }
 
-/// Receives the public seed of a supply.
 fn receive_seed(ch: &mut Channel) -> Result<Block, MpcError> {
     Ok(block::from_bytes(&ch.recv(SEED, 16)?)[0])
 }
@@ -206,7 +205,6 @@ fn plane_vectors(n: usize, k: usize) -> Vec<Vec<u64>> {
     (0..k).map(|_| Vec::with_capacity(n.div_ceil(GROUP))).collect()
 }
 
-/// The first `n` bits of `words`.
 fn bits(n: usize, words: Vec<u64>) -> Bits {
     Bits::from_words(n, words).expect("draw gives one word per group of OTs")
 }
@@ -284,7 +282,6 @@ impl RandomOtReceiver for RotReceiver {
     }
 }
 
-/// Makes planes of `n` bits from their words.
 fn all_bits(n: usize, planes: Vec<Vec<u64>>) -> Vec<Bits> {
     planes.into_iter().map(|words| bits(n, words)).collect()
 }

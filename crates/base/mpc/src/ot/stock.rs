@@ -32,7 +32,6 @@ pub(super) trait Party: Sync {
     fn after(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError>;
     /// A bootstrap for this direction alone: [`BOOTSTRAP`] COTs of a new `delta`, and a new public seed.
     fn bootstrap(&mut self, ch: &mut Channel) -> Result<(Block, Vec<Block>), MpcError>;
-    /// Expands one tree.
     fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]);
 }
 
@@ -61,7 +60,6 @@ impl Base {
     }
 }
 
-/// Blocks that a thread wipes at a time.
 const BLOCKS_PER_WIPE: usize = 1 << 14;
 
 impl Extension {
@@ -71,7 +69,6 @@ impl Extension {
         Self { params, code, number, base }
     }
 
-    /// The first extension after a bootstrap.
     fn after_bootstrap(seed: Block, blocks: Vec<Block>) -> Self {
         let blocks = Zeroizing::new(blocks);
         let mut base = Long::zeros(blocks.len());
@@ -140,7 +137,6 @@ impl<P: Party> Stock<P> {
         self.schedule.reserve(n);
     }
 
-    /// The set in use.
     pub(super) fn params(&self) -> LpnParams {
         self.extension.params
     }

@@ -10,15 +10,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Default interval of signs of life.
 const SIGN_INTERVAL: Duration = Duration::from_secs(20);
-/// Default patience of a channel.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// How long [`Channel::last_words`] waits for a message of a peer that closed its side.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A channel's state for signs of life.
 pub(super) struct Alive {
     every: Duration,
     patience: Duration,

@@ -20,7 +20,6 @@ pub struct BadLink {
 
 /// Possible rates, bit/s: at 1 kbit/s a full packet takes 12 s.
 const RATES: std::ops::RangeInclusive<u64> = 1_000..=100_000_000_000;
-/// The longest possible round trip.
 const MAX_RTT: Duration = Duration::from_secs(60);
 
 /// A link as written in an experiment file or on the command line; its checked form is
@@ -226,7 +225,6 @@ fn wrong(what: &str, detail: &str) -> BadLink {
     BadLink { what: what.into(), detail: detail.into() }
 }
 
-/// Parses the duration of a key, if there is one.
 fn time(key: &str, text: Option<&str>, default: Duration) -> Result<Duration, BadLink> {
     match text {
         Some(text) => parse_duration(text).map_err(|detail| wrong(&format!("{key} {text:?}"), &detail)),

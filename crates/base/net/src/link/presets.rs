@@ -4,13 +4,9 @@
 pub struct Preset {
     /// The name on the command line and in records.
     pub name: &'static str,
-    /// TCP goodput from client to server, kbit/s.
     pub(super) up_kbit: u64,
-    /// TCP goodput from server to client, kbit/s.
     pub(super) down_kbit: u64,
-    /// Round-trip time, microseconds.
     pub(super) rtt_us: u64,
-    /// Jitter of the round-trip time, microseconds.
     pub(super) jitter_us: u64,
     /// Source of the figures; `assumed` without a source.
     pub source: &'static str,
@@ -55,12 +51,10 @@ pub const PRESETS: &[Preset] = &[
     symmetric("pm24-3.89", 3_890, 600, "[PM24] bandwidth sweep, 3.89 Mbit/s; round trip as in its LAN"),
 ];
 
-/// The preset called `name`.
 pub(super) fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// All names, for messages.
 pub(super) fn names() -> String {
     PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
 }

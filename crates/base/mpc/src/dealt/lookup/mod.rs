@@ -111,7 +111,6 @@ fn public_seed(server: &Prg) -> [u8; 16] {
     server.fork(u64::MAX).next_seed().0
 }
 
-/// The place of a block's trees in a batch.
 fn place_of(index: usize) -> Place {
     let group = index * super::BLOCK / GROUP;
     Place { batch: 0, group: u32::try_from(group).expect("a batch has fewer than 2^40 look-ups") }
@@ -175,7 +174,6 @@ fn deal_block(spec: &LookUp, c: &[u64], streams: Sides<&Prg>, seed: [u8; 16], in
     out
 }
 
-/// One party's half of a batch.
 enum Half<'a> {
     /// The client's half, with all keys, if any.
     Client {
@@ -249,7 +247,7 @@ impl Half<'_> {
                 (Some(stream), &[][..])
             }
             Self::Server { bytes, .. } => {
-                let public = opened.iter().zip(xh).map(|(o, xh)| spec.base().wrapping_add(spec.public(*o, *xh)));
+                let public = opened.iter().zip(xh).map(|(o, xh)| spec.base.wrapping_add(spec.public(*o, *xh)));
                 out.iter_mut().zip(public).for_each(|(sum, public)| *sum = public);
                 (None, &spec.block_material(bytes, index)[spec.vector_bytes(len)..])
             }

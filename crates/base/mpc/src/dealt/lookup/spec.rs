@@ -30,11 +30,11 @@ pub struct LookUp {
     /// Bits of the index of an entry.
     pub(super) bits: u32,
     /// Bits of the number below the index.
-    pub(super) low: u32,
+    pub(crate) low: u32,
     /// Ring of the result.
-    pub(super) width: u32,
+    pub(crate) width: u32,
     /// Smallest entry with its zeros appended, in the ring of the result.
-    pub(super) base: u64,
+    pub(crate) base: u64,
     /// Zero bits appended to the entries.
     shift: u32,
     /// Bits of an entry relative to the smallest.
@@ -95,7 +95,6 @@ impl LookUp {
         Self::build(n, width, entries, Some(lines))
     }
 
-    /// Checks the sizes of entries and lines, and builds the tables.
     fn build(n: usize, width: u32, entries: &[i64], lines: Option<Lines<'_>>) -> Result<Self, MpcError> {
         let bits = entries.len().max(1).ilog2();
         if entries.len() != 1 << bits || !(1..=MAX_INDEX_BITS).contains(&bits) {
@@ -140,21 +139,6 @@ impl LookUp {
     /// Entries and slopes, relative to the smallest.
     pub(crate) fn entries(&self) -> &Table {
         &self.table.keyed
-    }
-
-    /// The smallest entry, in the ring of the result.
-    pub(crate) fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// Ring of the result.
-    pub(crate) fn width(&self) -> u32 {
-        self.width
-    }
-
-    /// Bits of the number below the index.
-    pub(crate) fn low(&self) -> u32 {
-        self.low
     }
 
     /// Ring of the looked-up number.
@@ -221,7 +205,6 @@ impl LookUp {
         (self.bits > ONE_HOT_BITS).then(|| Shape::new(self.bits).expect("an index has at most 16 bits"))
     }
 
-    /// Words of a one-hot vector.
     pub(super) fn words(&self) -> usize {
         (1usize << self.bits).div_ceil(64)
     }

@@ -23,7 +23,7 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
     assert_eq!(material.len(), cost.material);
     assert!(material == deal_material(spec, c, streams), "dealing is deterministic");
     let s = subtract(x, c, spec.index_bits());
-    let target = spread(x.len(), spec.width());
+    let target = spread(x.len(), spec.width);
     let (traffic, (shares, answered)) = run_sessions(
         1,
         |session, _| {
@@ -41,7 +41,7 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
     );
     assert_sent(traffic.sent, cost.up, 8);
     assert_sent(answered.sent, cost.down, 8);
-    add(&shares, &target, spec.width())
+    add(&shares, &target, spec.width)
 }
 
 fn table(bits: u32, span: i64) -> Vec<i64> {

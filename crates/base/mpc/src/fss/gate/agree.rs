@@ -26,7 +26,6 @@ const COIN: Tag = Tag::new(0x0369, "coin of a check");
 /// Bytes of a coin and of a nonce.
 pub(super) const COIN_BYTES: usize = 32;
 
-/// Hash of a value for a commitment.
 fn hash_for_commitment(session: &[u8; 32], value: &[u8]) -> [u8; DIGEST] {
     let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss what is committed to");
     hash.update(session).update(value);
@@ -67,7 +66,6 @@ fn toss(role: Role, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) ->
     Ok(PublicSeed::from_bytes(*hash.finalize().as_bytes().first_chunk().expect("a digest is longer")))
 }
 
-/// Receives a digest or a coin.
 fn take(channel: &mut Channel, tag: Tag) -> Result<[u8; DIGEST], MpcError> {
     Ok(*channel.recv(tag, DIGEST)?.first_chunk().expect("that many bytes came"))
 }
@@ -142,7 +140,6 @@ impl CheckTranscript {
     }
 }
 
-/// The client's part of the exchange.
 fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) -> Result<(), MpcError> {
     let nonce = random(prg);
     channel.send(
@@ -160,7 +157,6 @@ fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: 
     Ok(channel.flush()?)
 }
 
-/// The server's part of the exchange.
 fn show_first(digests: &Digests, session: &[u8; 32], channel: &mut Channel) -> Result<(), MpcError> {
     let commitment = take(channel, COMMITMENT)?;
     channel.send(DIGESTS, &[&digests.words_and_bits[..], &digests.projections].concat())?;

@@ -109,7 +109,6 @@ impl CheckTranscript {
         Sides { client: widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST, server: 16 }
     }
 
-    /// Checks that there are masks for all values.
     pub(super) fn check_covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
         for (width, values) in &self.values {
             if !values.opened.is_empty() && !masks.iter().any(|(masked, _)| masked == width) {

@@ -20,14 +20,12 @@ pub(super) struct Constants {
 }
 
 impl Constants {
-    /// Draws `n` of them.
     pub(super) fn draw(prg: &mut Prg, ring: Ring, n: usize) -> Self {
         let mut blocks = Zeroizing::new(vec![Block::ZERO; 2 * n]);
         prg.fill_blocks(&mut blocks);
         Self { blocks, ring }
     }
 
-    /// Constant `i` with its tag.
     pub(super) fn get(&self, i: usize) -> Share {
         let mask = self.ring.mask();
         Share { value: self.blocks[2 * i].0 & mask, tag: self.blocks[2 * i + 1].0 & mask }
@@ -84,7 +82,6 @@ impl<'a> Shared<'a> {
         Self::Dealt(bytes, ring)
     }
 
-    /// The party's share of constant `i`.
     pub(super) fn get(&self, i: usize) -> Share {
         match self {
             Self::Drawn(constants) => constants.get(i),

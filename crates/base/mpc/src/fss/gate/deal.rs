@@ -49,7 +49,6 @@ pub struct BatchKeys<'a> {
     pub key: &'a Key,
 }
 
-/// Position of a piece's trees.
 pub(super) fn place(batch: u32, index: usize) -> Place {
     let group = u32::try_from(index * (PIECE / GROUP)).expect("a batch has fewer than 2^40 gates");
     Place { batch, group }
@@ -82,7 +81,7 @@ fn piece(
     index: usize,
 ) -> Piece {
     let inputs = gate.inputs(shares.tested, shares.values);
-    let mut secrets = match gate.checked() {
+    let mut secrets = match gate.checked {
         Checked::Client => rho(gate, streams.server, index),
         // Public values have the dealer's masks alone.
         Checked::Both => Zeroizing::new(vec![vec![0; range(gate.n(), index).len()]; gate.opened().len()]),
@@ -95,7 +94,6 @@ fn piece(
     Piece { secrets, keys }
 }
 
-/// Deals the comparison keys of piece `index`.
 pub(super) fn deal_keys(
     shape: Shape,
     keys: &BatchKeys<'_>,
@@ -174,7 +172,7 @@ fn server_piece(
     let len = piece.secrets[0].len();
     let lambda = draw_words(&mut streams.dealer.fork(index as u64), len, 1);
     let [_, mut tags, constants] = client_streams(streams.client, index);
-    let signs = piece.secrets[0].iter().zip(lambda.iter()).map(|(r, l)| r >> (gate.width() - 1) ^ l);
+    let signs = piece.secrets[0].iter().zip(lambda.iter()).map(|(r, l)| r >> (gate.width - 1) ^ l);
     let signs: Zeroizing<Vec<u64>> = Zeroizing::new(signs.collect());
     let tags = Zeroizing::new(keys.delta.deal_bits(&bit_plane(&signs, 0), &mut tags));
     let mut out = Zeroizing::new(Vec::with_capacity(gate.server_bytes(len)));
@@ -198,7 +196,7 @@ impl Words<'_> {
     fn write(&self, mut stream: Prg, out: &mut Vec<u8>) {
         let (gate, key, len) = (self.gate, self.keys.key, self.lambda.len());
         let slope = Constants::draw(&mut stream, gate.slope(), len);
-        columns::write(&slope, key, gate.checked(), |i| self.lambda[i], out);
+        columns::write(&slope, key, gate.checked, |i| self.lambda[i], out);
         let (mut opened_index, none) = (0, vec![0; len]);
         for (k, &value) in gate.values().iter().enumerate() {
             let secrets: &[u64] = match value {
@@ -214,12 +212,12 @@ impl Words<'_> {
             for branch in 0..gate.branches(value) {
                 let constants = Constants::draw(&mut stream, ring(value.width()), len);
                 let needed = |i: usize| {
-                    let wrapped = wrapped(secrets[i], gate.width(), gate.branches(value) == 4 && branch < 2);
+                    let wrapped = wrapped(secrets[i], gate.width, gate.branches(value) == 4 && branch < 2);
                     let bit = branch as u64 & 1 ^ self.lambda[i];
                     let base = base.map_or(0, |base| base[i]);
                     base.wrapping_sub(target[i]).wrapping_sub(bit.wrapping_neg() & wrapped)
                 };
-                columns::write(&constants, key, gate.checked(), needed, out);
+                columns::write(&constants, key, gate.checked, needed, out);
             }
         }
     }

@@ -70,7 +70,7 @@ impl FssLookUp {
     pub fn new(table: &LookUp, checked: Checked) -> Result<Self, MpcError> {
         let bits = table.entries().bits();
         check_max("the bits of an index of a table with tags", bits as usize, table::MAX_BITS as usize)?;
-        let (shape, words) = (Shape::new(bits)?.with_dropped_bits(table.low())?, table.words_dealt());
+        let (shape, words) = (Shape::new(bits)?.with_dropped_bits(table.low)?, table.words_dealt());
         Ok(Self { table: table.clone(), shape, words, checked })
     }
 
@@ -84,9 +84,8 @@ impl FssLookUp {
         self.table.entries().out_bits() as usize
     }
 
-    /// The ring of the tagged results.
     fn ring(&self) -> Ring {
-        ring(self.table.width())
+        ring(self.table.width)
     }
 
     /// Tagged words of one look-up.
@@ -94,22 +93,18 @@ impl FssLookUp {
         self.words.len() + 1
     }
 
-    /// Bytes of the server's words for `len` look-ups.
     fn column_bytes(&self, len: usize) -> usize {
         len * self.columns() * given_bytes(self.ring(), self.checked)
     }
 
-    /// Bytes of the client's correction words for `len` look-ups.
     fn client_bytes(&self, len: usize) -> usize {
         self.shape.corrections_bytes(len)
     }
 
-    /// Bytes of the server's material for `len` look-ups.
     fn server_bytes(&self, len: usize) -> usize {
         self.client_bytes(len) + self.shape.tops_bytes(len) + 16 * len * self.out_bits() + self.column_bytes(len)
     }
 
-    /// A piece of the server's material.
     fn piece<'a>(&self, material: &'a [u8], index: usize) -> &'a [u8] {
         &material[self.server_bytes(PIECE) * index..][..self.server_bytes(range(self.n(), index).len())]
     }
@@ -126,7 +121,7 @@ impl FssLookUp {
     #[must_use]
     pub fn cost(&self) -> FssCost {
         let (n, m) = (self.n(), self.out_bits());
-        let (bits, words) = ((n * m).div_ceil(8), Packed::len_bytes(n, self.table.width()));
+        let (bits, words) = ((n * m).div_ceil(8), Packed::len_bytes(n, self.table.width));
         let (down, masks) = match self.checked {
             Checked::Client => (Packed::len_bytes(n, self.table.index_bits()), n.div_ceil(2)),
             Checked::Both => (words, 0),
@@ -163,7 +158,6 @@ impl FssLookUp {
     }
 }
 
-/// The server's masks of indices of a piece.
 fn rho(spec: &FssLookUp, server: &Prg, index: usize) -> Zeroizing<Vec<u64>> {
     draw_words(&mut server.fork(index as u64), range(spec.n(), index).len(), spec.table.index_bits())
 }
@@ -234,7 +228,7 @@ fn server_piece(
     for &word in &spec.words {
         columns::write(&draw(), keys.key, spec.checked, |i| spec.table.word(word, lambda[i], secrets[i]), &mut out);
     }
-    columns::write(&draw(), keys.key, spec.checked, |i| spec.table.base().wrapping_sub(target[i]), &mut out);
+    columns::write(&draw(), keys.key, spec.checked, |i| spec.table.base.wrapping_sub(target[i]), &mut out);
     out
 }
 
@@ -249,7 +243,7 @@ fn blocks(
     let mut out = Zeroizing::new(vec![Block::ZERO; spec.n() * m]);
     out.par_chunks_mut(PIECE * m).enumerate().try_for_each(|(index, out)| {
         let (keys, tags) = keys(index, out.len() / m)?;
-        let points: Vec<u64> = points[range(spec.n(), index)].iter().map(|xh| xh >> spec.table.low()).collect();
+        let points: Vec<u64> = points[range(spec.n(), index)].iter().map(|xh| xh >> spec.table.low).collect();
         let mut hash = TreeHash::new(batch.hash);
         table::look_up(&keys, &mut hash, place(batch.number, index), spec.table.entries(), &points, out)?;
         out.iter_mut().zip(tags.iter()).for_each(|(out, tag)| *out ^= *tag);
@@ -258,7 +252,6 @@ fn blocks(
     Ok(out)
 }
 
-/// The client's constants of a piece.
 fn draw_columns(spec: &FssLookUp, prg: &Prg, index: usize, len: usize) -> Vec<Shared<'static>> {
     let [_, _, mut stream] = client_streams(prg, index);
     (0..spec.columns()).map(|_| Shared::Drawn(Constants::draw(&mut stream, spec.ring(), len))).collect()
@@ -275,7 +268,6 @@ fn coefficients(spec: &FssLookUp, opened: u64, masked: u64) -> impl Iterator<Ite
     spec.words.iter().map(move |&word| spec.table.coefficient(word, opened, masked) as u128).chain([1])
 }
 
-/// The sum of words with their coefficients.
 fn combine(coefficients: &[u128], xs: impl Iterator<Item = u128>) -> u128 {
     coefficients.iter().zip(xs).fold(0, |sum: u128, (c, x)| sum.wrapping_add(c.wrapping_mul(x)))
 }
@@ -320,7 +312,7 @@ pub fn client_look_up(
     let tags = blocks(spec, batch, &xh, |index, len| spec.client_keys(prg, corrections, index, len))?;
     let bits = transcript.open_bits(&tags, BITS, session)?;
     let words = words(spec, &bits, &xh, |index, len| draw_columns(spec, prg, index, len));
-    let width = spec.table.width();
+    let width = spec.table.width;
     let low: Vec<u64> = words.iter().map(|word| spec.ring().low(word)).collect();
     session.channel.send_packed(WORDS, &low, width)?;
     transcript.values(width, words.iter().cloned(), low.iter().copied());
@@ -345,7 +337,7 @@ pub fn server_look_up(
 ) -> Result<Vec<u64>, MpcError> {
     let DealtHalf { prg, bytes: dealt } = half;
     check_len(dealt, spec.server_bytes(spec.n()))?;
-    let (n, width, count) = (spec.n(), spec.table.width(), spec.n().div_ceil(PIECE));
+    let (n, width, count) = (spec.n(), spec.table.width, spec.n().div_ceil(PIECE));
     let draws: Vec<Zeroizing<Vec<u64>>> = (0..count).into_par_iter().map(|index| rho(spec, prg, index)).collect();
     let rho = draws.iter().flat_map(|rho| rho.iter());
     let index_bits = spec.table.index_bits();
@@ -409,7 +401,7 @@ pub fn shared_look_up(
     });
     let opened = open_words(&[(spec.ring(), shares)], WORDS, session, transcript)?.pop();
     let mut words = opened.expect("one list was opened");
-    let width = spec.table.width();
+    let width = spec.table.width;
     for (i, word) in words.iter_mut().enumerate() {
         *word = word.wrapping_add(spec.table.public(spec.opened_number(&bits, i), masked[i])) & low_mask(width);
     }

@@ -52,18 +52,18 @@ impl Batch {
     }
 
     fn target(&self) -> Vec<u64> {
-        spread(self.x.len(), self.table.width())
+        spread(self.x.len(), self.table.width)
     }
 
     fn expected(&self, bits: u32) -> Vec<u64> {
         let entries = entries(bits);
-        self.x.iter().map(|x| entries[*x as usize] as u64 & low_mask(self.table.width())).collect()
+        self.x.iter().map(|x| entries[*x as usize] as u64 & low_mask(self.table.width)).collect()
     }
 
     /// Results in the clear, if only the client is checked.
     fn run(&self, spoil: impl FnOnce(&mut [u8])) -> Result<Vec<u64>, MpcError> {
         let (spec, dealing) = (self.spec(Checked::Client), Dealing::new(4, Checked::Client));
-        let (width, target) = (self.table.width(), self.target());
+        let (width, target) = (self.table.width, self.target());
         let (keys, streams) = dealing.keys();
         let [mut corrections, material] = halves(&spec, &keys, &streams, &self.c, &target);
         spoil(&mut corrections);
@@ -86,7 +86,7 @@ impl Batch {
         let mut halves = halves(&spec, &keys, &streams, &self.c, &self.target());
         spoil(&mut halves);
         let masked = subtract(&self.x, &self.c, 64);
-        dealing.run_both(&[self.table.width()], &halves, |half, session, transcript| {
+        dealing.run_both(&[self.table.width], &halves, |half, session, transcript| {
             Ok(vec![shared_look_up(&spec, keys.id, &masked, half, session, transcript)?])
         })
     }
@@ -95,7 +95,7 @@ impl Batch {
     fn shared_results(&self) -> Vec<u64> {
         let [client_results, server_results] = honest(self.run_both(|_| {}));
         assert_eq!(client_results, server_results);
-        add(&client_results[0], &self.target(), self.table.width())
+        add(&client_results[0], &self.target(), self.table.width)
     }
 
     /// Flips each `step`-th bit of the client's half, if only the client is checked; returns the number

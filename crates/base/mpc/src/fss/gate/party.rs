@@ -83,7 +83,6 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The client's constants of a piece of `len` gates.
 pub(super) fn draw_columns(gate: &FssGate, prg: &Prg, index: usize, len: usize) -> Columns<'static> {
     let [_, _, mut stream] = client_streams(prg, index);
     let slope = Shared::Drawn(Constants::draw(&mut stream, gate.slope(), len));
@@ -117,7 +116,7 @@ pub(super) fn words<'a>(
 
 /// q of element `i`, and its branch among a value's constants.
 pub(super) fn branch(gate: &FssGate, value: Value, opened: &Bits, xh: u64, i: usize) -> (bool, usize) {
-    let top = xh >> (gate.width() - 1) & 1;
+    let top = xh >> (gate.width - 1) & 1;
     let bit = opened.words()[i / 64] >> (i % 64) & 1;
     let q = 1 ^ top ^ bit;
     (q == 1, (q + if gate.branches(value) == 4 { 2 * top } else { 0 }) as usize)
@@ -244,7 +243,6 @@ fn open(
 /// client's words.
 type ServerResults = (Vec<u64>, Zeroizing<Vec<Share>>);
 
-/// Public values of a batch.
 struct Public<'a> {
     gate: &'a FssGate,
     opened: Vec<Vec<u64>>,
@@ -288,7 +286,6 @@ impl Public<'_> {
     }
 }
 
-/// Checks the length of material.
 pub(super) fn check_len(bytes: &[u8], expected: usize) -> Result<(), MpcError> {
     if bytes.len() == expected {
         return Ok(());

@@ -71,7 +71,6 @@ pub fn open_words(
     Ok(received)
 }
 
-/// A party's constants of a piece.
 fn columns<'a>(gate: &FssGate, half: Half<'a>, index: usize, len: usize) -> Columns<'a> {
     match half {
         Half::Client(prg, _) => party::draw_columns(gate, prg, index, len),

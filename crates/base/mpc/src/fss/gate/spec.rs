@@ -21,7 +21,7 @@ pub enum Checked {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FssGate {
     n: usize,
-    width: u32,
+    pub(super) width: u32,
     drop: u32,
     values: Vec<Value>,
     pub(super) checked: Checked,
@@ -81,7 +81,6 @@ pub(super) fn given_bytes(ring: Ring, checked: Checked) -> usize {
     }
 }
 
-/// Elements of piece `index`.
 pub(super) fn range(n: usize, index: usize) -> std::ops::Range<usize> {
     index * PIECE..((index + 1) * PIECE).min(n)
 }
@@ -123,16 +122,6 @@ impl FssGate {
         &self.values
     }
 
-    /// Which parties are checked.
-    pub(super) fn checked(&self) -> Checked {
-        self.checked
-    }
-
-    /// Bits of the tested value's ring.
-    pub(super) fn width(&self) -> u32 {
-        self.width
-    }
-
     /// The comparison keys. Where bits are dropped, equality counts as less.
     pub(super) fn comparison(&self) -> (Shape, Bound) {
         let shape = Shape::new(self.width - 1 - self.drop).and_then(|shape| shape.with_dropped_bits(self.drop));
@@ -164,7 +153,6 @@ impl FssGate {
         dealt::inputs(&self.values, tested, values)
     }
 
-    /// Widths of the results.
     pub(super) fn widths(&self) -> Vec<u32> {
         self.values.iter().map(|v| v.width()).collect()
     }
@@ -175,24 +163,20 @@ impl FssGate {
         len * (given_bytes(self.slope(), self.checked) + values.sum::<usize>())
     }
 
-    /// Bytes of the server's material for `len` gates.
     pub(super) fn server_bytes(&self, len: usize) -> usize {
         let (shape, _) = self.comparison();
         shape.corrections_bytes(len) + shape.tops_bytes(len) + 16 * len + self.column_bytes(len)
     }
 
-    /// The server's material for a piece.
     pub(super) fn piece<'a>(&self, material: &'a [u8], index: usize) -> &'a [u8] {
         &material[self.server_bytes(PIECE) * index..][..self.server_bytes(range(self.n, index).len())]
     }
 
-    /// The server's words of a piece.
     pub(super) fn piece_words<'a>(&self, material: &'a [u8], index: usize) -> &'a [u8] {
         let (piece, words) = (self.piece(material, index), self.column_bytes(range(self.n, index).len()));
         &piece[piece.len() - words..]
     }
 
-    /// Bytes of the client's material for `len` gates.
     pub(super) fn client_bytes(&self, len: usize) -> usize {
         self.comparison().0.corrections_bytes(len)
     }
@@ -224,7 +208,6 @@ impl FssGate {
 }
 
 impl FssWiden {
-    /// The ring of the results.
     pub(super) fn ring(&self) -> Ring {
         ring(self.width + self.extra)
     }

@@ -50,7 +50,7 @@ impl FssLookUp {
         if self.checked == Checked::Client {
             talk.down(Packed::len_bytes(n, self.table.index_bits()));
         }
-        add_opening((n * self.out_bits()).div_ceil(8), n, &[self.table.width()], self.checked, talk);
+        add_opening((n * self.out_bits()).div_ceil(8), n, &[self.table.width], self.checked, talk);
     }
 }
 

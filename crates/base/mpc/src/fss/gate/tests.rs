@@ -225,7 +225,7 @@ impl Batch {
     /// The results in the clear. `spoil` changes the client's material.
     fn run(&self, dealing: &Dealing, spoil: impl FnOnce(&mut [u8])) -> Result<Vec<Vec<u64>>, MpcError> {
         let (gate, n) = (&self.gate, self.gate.n());
-        let s = subtract(&self.y, &self.c, gate.width());
+        let s = subtract(&self.y, &self.c, gate.width);
         let client_values: Vec<&[u64]> = self.others.iter().map(|(_, c)| c.as_slice()).collect();
         let server_values: Vec<Vec<u64>> = self.others.iter().map(|(x, c)| subtract(x, c, 64)).collect();
         let targets: Vec<Vec<u64>> = gate.values().iter().map(|v| spread(n, v.width())).collect();

@@ -30,7 +30,6 @@ use crate::{MpcError, Session, draw_words, low_mask};
 const TOPS: Tag = Tag::new(0x0366, "top bits of masked values");
 pub(super) const WORDS: Tag = Tag::new(0x0367, "checked words of a widening");
 
-/// The server's masks of the values.
 fn rho(spec: &FssWiden, server: &Prg) -> Zeroizing<Vec<u64>> {
     draw_words(&mut server.fork(0), spec.n, spec.width)
 }

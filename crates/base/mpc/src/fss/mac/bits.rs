@@ -29,7 +29,6 @@ use crate::{MpcError, Role};
 /// Bytes of a digest.
 pub const DIGEST: usize = 32;
 
-/// Blocks hashed at a time.
 const CHUNK_BLOCKS: usize = 1024;
 
 /// A running check of the bits that one session opens.
@@ -83,7 +82,6 @@ impl BitCheck {
     }
 }
 
-/// Returns the digest that a role shows.
 fn of_role(digest: &[u8; DIGEST], role: Role) -> [u8; DIGEST] {
     let mut hash = blake3::Hasher::new_derive_key("tacit fss check of opened bits 1, digest of a role");
     hash.update(digest);

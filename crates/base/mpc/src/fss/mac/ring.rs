@@ -44,7 +44,6 @@ pub const SIGMA: u32 = 41;
 /// Random subsets of a check, in whole bytes of coefficients.
 pub const ROWS: usize = 8 * COEFFICIENT_BYTES;
 
-/// Bytes of coefficients of a value.
 const COEFFICIENT_BYTES: usize = 6;
 
 /// The rings of a batch: values of `width` bits, shares of `width + SIGMA`.
@@ -117,7 +116,6 @@ impl Ring {
         Ok(u128::from(own) + u128::from(received))
     }
 
-    /// All bits of a share.
     pub(in crate::fss) fn mask(self) -> u128 {
         u128::MAX >> (128 - self.share_bits())
     }
@@ -146,7 +144,6 @@ impl Key {
         held.tag.wrapping_sub(self.whole_key().wrapping_mul(held.value)) & ring.mask()
     }
 
-    /// The key: the sum of both shares.
     fn whole_key(&self) -> u128 {
         u128::from(self.shares[0]) + u128::from(self.shares[1])
     }
