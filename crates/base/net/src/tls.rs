@@ -4,15 +4,13 @@
 use crate::tls_error::NO_TIME;
 use crate::transport::Transport;
 use crate::{NetError, TcpTransport};
-use rustls::ServerConnection;
-use rustls::client::Resumption;
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::pki_types::UnixTime;
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::time_provider::TimeProvider;
-use rustls::{CertificateError, ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig};
+use rustls::{CertificateError, ClientConfig, ClientConnection, Connection, RootCertStore};
+use rustls::{ServerConfig, ServerConnection};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -263,9 +261,9 @@ impl TlsTransport {
         let peer = tcp.peer();
         let mut transport = Self { session, tcp };
         while transport.session.is_handshaking() {
-            let step = transport.write_out().and_then(|()| {
-                if transport.session.is_handshaking() { transport.read_in().map(|_| ()) } else { Ok(()) }
-            });
+            let step = transport
+                .write_out()
+                .and_then(|()| if transport.session.is_handshaking() { transport.read_in().map(drop) } else { Ok(()) });
             if let Err(e) = step {
                 // Sends the alert that tells the peer the reason.
                 let _ = transport.write_out();
@@ -336,6 +334,18 @@ impl TlsTransport {
         Ok(())
     }
 
+    /// Reads decrypted bytes; calls `read_more` while there are none.
+    fn read_plain(&mut self, buf: &mut [u8], read_more: fn(&mut Self) -> io::Result<()>) -> io::Result<usize> {
+        loop {
+            match self.session.reader().read(buf) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => read_more(self)?,
+                // The peer closed without close_notify: the channel reports what was cut off.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+        }
+    }
+
     /// As [`read_in`](Self::read_in), but neither waits nor sends: TLS messages leave with the next
     /// write.
     fn try_read_in(&mut self) -> io::Result<()> {
@@ -355,16 +365,7 @@ impl Read for WithoutWaiting<'_> {
 
 impl Read for TlsTransport {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.session.reader().read(buf) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.read_in()?;
-                }
-                // The peer closed without close_notify: the channel reports what was cut off.
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                other => return other,
-            }
-        }
+        self.read_plain(buf, |tls| tls.read_in().map(drop))
     }
 }
 
@@ -395,14 +396,7 @@ impl Transport for TlsTransport {
     }
 
     fn try_read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.session.reader().read(buf) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.try_read_in()?,
-                // As in `read`.
-                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                other => return other,
-            }
-        }
+        self.read_plain(buf, Self::try_read_in)
     }
 
     fn settle(&mut self) -> io::Result<()> {

@@ -78,18 +78,15 @@ impl LinkSpec {
     /// duration, a round trip above 60 s, jitter above the round trip, or a fraction outside 0 to
     /// 1.
     pub fn parse(text: &LinkSpecText) -> Result<Self, BadLink> {
-        let base = match &text.preset {
-            Some(name) => Some(Self::preset(name).ok_or_else(|| {
-                wrong(
-                    &format!("link preset {name:?}"),
-                    &format!("there is no such preset; known: {}", presets::names()),
-                )
-            })?),
-            None => None,
+        let base_link = match &text.preset {
+            Some(name) => Self::preset(name).ok_or_else(|| {
+                let detail = format!("there is no such preset; known: {}", presets::names());
+                wrong(&format!("link preset {name:?}"), &detail)
+            })?,
+            None => Self::unlimited(),
         };
         let overridden =
             *text != LinkSpecText { name: text.name.clone(), preset: text.preset.clone(), ..Default::default() };
-        let base_link = base.unwrap_or_else(Self::unlimited);
         let mut spec = Self {
             name: String::new(),
             up: text.up.or(text.rate).or(base_link.up),

@@ -1,5 +1,5 @@
 //! Signs of life while a party computes, and a peer that closes while this party writes.
-use super::common::{self, channel, sockets};
+use super::common::{self, assert_error, assert_stalled, channel, sockets};
 use std::io::Read;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,11 +44,9 @@ fn signs_of_life_keep_a_waiting_peer_and_are_not_counted() {
 
 #[test]
 fn patience_limits_the_wait_for_signs_of_life() {
-    let error = answered(20 * SHORT, 2 * SHORT).0.unwrap_err();
-    assert!(
-        matches!(&error, NetError::Stalled { detail, .. } if detail.contains("has only said that it lives")),
-        "{error}"
-    );
+    let answer = answered(20 * SHORT, 2 * SHORT).0;
+    assert_stalled(answer.clone());
+    assert_error(answer, &["has only said that it lives"]);
     let error = answered(5 * SHORT, Duration::ZERO).0.unwrap_err();
     assert!(matches!(error, NetError::UnexpectedTag { got, .. } if got == Tag::ALIVE), "{error}");
 }

@@ -51,6 +51,13 @@ pub fn assert_stalled<T: std::fmt::Debug>(result: Result<T, NetError>) {
     assert!(matches!(result, Err(NetError::Stalled { .. })), "{result:?}");
 }
 
+/// Asserts that a result is an error whose text has all of `parts`.
+#[track_caller]
+pub fn assert_error<T, E: ToString>(result: Result<T, E>, parts: &[&str]) {
+    let text = result.err().expect("an error").to_string();
+    assert!(parts.iter().all(|part| text.contains(part)), "{text} without one of {parts:?}");
+}
+
 pub struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 impl Ca {
