@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Material` if too few bytes are left.
     pub fn planes(&mut self, count: usize, n: usize) -> Result<Vec<Bits>, MpcError> {
-        (0..count).map(|_| Ok(planes::get(self.bytes(n.div_ceil(8))?, n))).collect()
+        (0..count).map(|_| self.plane(n)).collect()
     }
 
     /// The next plane of `n` bits.

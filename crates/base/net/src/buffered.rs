@@ -64,7 +64,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_was_read_ahead_comes_before_the_rest_and_nothing_is_kept_when_it_is_gone() {
+    fn reads_ahead_in_order_and_frees_an_empty_buffer() {
         let (mut remote, local) = MemTransport::pair();
         let bytes: Vec<u8> = (0..200_000u32).map(|i| i as u8 ^ (i >> 8) as u8).collect();
         remote.write_all(&bytes).unwrap();

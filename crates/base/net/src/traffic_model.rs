@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_waits_for_answers_one_after_the_other() {
+    fn exchanges_count_sequential_round_trips() {
         let counted = |steps: &[fn(&mut TrafficModel)]| {
             let mut talk = TrafficModel::default();
             steps.iter().for_each(|step| step(&mut talk));
@@ -184,8 +184,8 @@ mod tests {
         let down: fn(&mut TrafficModel) = |t| t.down(1);
         let both_ways: fn(&mut TrafficModel) = |t| t.both(&[1]);
         assert_eq!(counted(&[]), 0);
-        assert_eq!(counted(&[down, down]), 0, "the server goes on at once");
-        assert_eq!(counted(&[up, up]), 0, "nobody waits for what is sent");
+        assert_eq!(counted(&[down, down]), 0);
+        assert_eq!(counted(&[up, up]), 0);
         assert_eq!(counted(&[up, down]), 1);
         assert_eq!(counted(&[down, up, up, down, down, up, down, up]), 2);
         // The server's first message arrives with its start signal; only answers to the client take
@@ -195,26 +195,25 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_waited_for_that_nothing_else_travels_beside() {
+    fn waited_bytes_exclude_overlapping_traffic() {
         let h = HEADER_BYTES as u64;
         let count = |step: fn(&mut TrafficModel)| {
             let mut talk = TrafficModel::default();
             step(&mut talk);
-            let Sides { client, server } = talk.bursts();
-            (talk.waited_bytes(), talk.queued_bytes(), [client, server])
+            (talk.waited_bytes(), talk.queued_bytes(), <[u64; 2]>::from(talk.bursts()))
         };
         assert_eq!(count(|_| ()), (0, 0, [0, 0]));
         let ask = |t: &mut TrafficModel| {
             t.up(100);
             t.down(50);
         };
-        assert_eq!(count(ask), (150 + 2 * h, 0, [100 + h, 50 + h]), "an answer behind its question");
-        assert_eq!(count(|t| t.both(&[100])), (100 + h, 0, [100 + h, 100 + h]), "side by side");
+        assert_eq!(count(ask), (150 + 2 * h, 0, [100 + h, 50 + h]));
+        assert_eq!(count(|t| t.both(&[100])), (100 + h, 0, [100 + h, 100 + h]));
         let last_word = |t: &mut TrafficModel| {
             t.down(50);
             t.ups(3, 100);
         };
-        assert_eq!(count(last_word), (50 + h, 3 * (100 + h), [3 * (100 + h), 50 + h]), "nobody waits for it");
+        assert_eq!(count(last_word), (50 + h, 3 * (100 + h), [3 * (100 + h), 50 + h]));
         // The server answers the first while the second travels.
         let pipelined = |t: &mut TrafficModel| {
             t.up(100);
@@ -223,6 +222,6 @@ mod tests {
             t.up(100);
             t.down(50);
         };
-        assert_eq!(count(pipelined).0, 300 + 100 + 5 * h, "who waits before it sends");
+        assert_eq!(count(pipelined).0, 300 + 100 + 5 * h);
     }
 }

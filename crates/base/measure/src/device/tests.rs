@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn built_in_profiles_are_sound_and_say_where_their_numbers_are_from() {
+fn built_in_profiles_are_valid_and_cite_sources() {
     assert_eq!(DeviceProfile::names().count(), 8);
     for name in DeviceProfile::names() {
         let profile = DeviceProfile::load(name).unwrap_or_else(|e| panic!("{name}: {e}"));

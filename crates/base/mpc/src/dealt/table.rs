@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_looked_up_compares() {
+    fn look_up_compares_with_the_secret() {
         for m in 1..=6usize {
             let size = 1u64 << m;
             // 64 elements at a time: all pairs of secret and index.

@@ -134,6 +134,8 @@ impl GateSpec {
         if self.mux.constant.is_none() {
             server_rots += n;
         }
+        let strings = plane + packed_bytes(n, &self.mux.client_strings());
+        let (client, server) = self.compare.material_bytes();
         let mut cost = GateCost {
             offline_up: up + secret,
             offline_down: down + values - secret,
@@ -142,18 +144,15 @@ impl GateSpec {
             client_rots,
             server_rots,
             exchanges: 1 + levels.div_ceil(2),
-            client_material: 0,
-            server_material: 0,
+            client_material: client + strings,
+            server_material: server + strings + secret,
         };
-        let client_material = plane + packed_bytes(n, &self.mux.client_strings());
-        let (client, server) = self.compare.material_bytes();
-        cost.client_material = client + client_material;
-        cost.server_material = server + client_material + secret;
         if let Some(wrap) = self.mux.wrap {
-            cost.offline_up += plane + packed_bytes(n, &[wrap.extra]);
-            cost.online_down += packed_bytes(n, &[wrap.extra]);
-            cost.client_material += packed_bytes(n, &[wrap.extra]);
-            cost.server_material += 2 * packed_bytes(n, &[wrap.extra]);
+            let extra = packed_bytes(n, &[wrap.extra]);
+            cost.offline_up += plane + extra;
+            cost.online_down += extra;
+            cost.client_material += extra;
+            cost.server_material += 2 * extra;
             cost.client_rots += n;
         }
         if let Some(grow) = self.grow {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_constant_of_lt_is_kept_first_and_for_nothing_else() {
+    fn constant_of_lt_is_first_and_used_once() {
         for (bits, with_eq) in (1..=4).flat_map(|bits| [(bits, false), (bits, true)]) {
             let program = Program::new(bits, with_eq);
             let constant = Value::Sum(program.material_sums[0]);

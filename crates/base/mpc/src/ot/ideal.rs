@@ -8,7 +8,7 @@ use tacit_net::Channel;
 use super::{
     Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, ReceiverWords, SenderPlanes, SenderWords, check_planes,
 };
-use crate::MpcError;
+use crate::{MpcError, draw_words};
 
 /// Ideal sender; see [`pair`].
 pub struct IdealSender(Prg);
@@ -34,13 +34,7 @@ fn bits(prg: &mut Prg, n: usize, k: usize) -> Vec<Bits> {
 }
 
 fn words(prg: &mut Prg, n: usize) -> Vec<u64> {
-    let mut w = vec![0; n];
-    prg.fill_u64(&mut w);
-    w
-}
-
-fn choose<T: Copy>(choice: &Bits, m0: Vec<T>, m1: Vec<T>) -> Vec<T> {
-    choice.iter().zip(m0.into_iter().zip(m1)).map(|(c, (a, b))| if c { b } else { a }).collect()
+    draw_words(prg, n, 64).to_vec()
 }
 
 impl RandomOtSender for IdealSender {
@@ -72,7 +66,7 @@ impl RandomOtReceiver for IdealReceiver {
     fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<ReceiverWords, MpcError> {
         let choice = Bits::random(&mut self.0, n);
         let (m0, m1) = (words(&mut self.0, n), words(&mut self.0, n));
-        let m = choose(&choice, m0, m1);
+        let m = choice.iter().zip(m0.into_iter().zip(m1)).map(|(c, (a, b))| if c { b } else { a }).collect();
         Ok(ReceiverWords { choice, m })
     }
 }

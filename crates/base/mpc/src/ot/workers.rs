@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_handed_on() {
+    fn for_each_resumes_a_panic() {
         on(2, || {
             let run = || for_each(0..10, |_, piece| assert!(piece != 3, "the third piece"));
             assert!(std::panic::catch_unwind(run).is_err());

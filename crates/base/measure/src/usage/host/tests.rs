@@ -43,7 +43,7 @@ fn frequencies_come_from_sys_or_from_cpuinfo() {
 }
 
 #[test]
-fn broken_files_are_no_figures() {
+fn broken_files_yield_no_figures() {
     for line in [
         "",
         "cpu",

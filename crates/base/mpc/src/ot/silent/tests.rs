@@ -171,7 +171,7 @@ fn delta_is_renewed_when_its_cots_are_used_up() {
 
 /// Both directions may renew their `delta` anywhere in a gate's offline phase.
 #[test]
-fn gates_go_on_over_a_renewed_delta() {
+fn gates_work_across_a_renewed_delta() {
     use crate::gate::{ClientGate, GateSpec, Leaves, ServerGate, Widening};
     use crate::{Ots, Session};
     let bound = SMALL.outputs() as u64;
