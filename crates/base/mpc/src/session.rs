@@ -68,10 +68,10 @@ pub fn run_sessions<C, S: Send>(
     client: impl FnOnce(&mut Session<'_>, Ots) -> C,
     server: impl FnOnce(&mut Session<'_>, Ots) -> S + Send,
 ) -> (C, S) {
-    let (client_ot, server_ot) = crate::ot::ideal::ots(seed);
+    let ots = crate::ot::ideal::ots(seed);
     crate::run_pair(
-        |channel| client(&mut Session { role: Role::Client, channel, prg: &mut prg(1) }, Ots::new(client_ot)),
-        |channel| server(&mut Session { role: Role::Server, channel, prg: &mut prg(2) }, Ots::new(server_ot)),
+        |channel| client(&mut Session { role: Role::Client, channel, prg: &mut prg(1) }, Ots::new(ots.client)),
+        |channel| server(&mut Session { role: Role::Server, channel, prg: &mut prg(2) }, Ots::new(ots.server)),
     )
 }
 

@@ -14,7 +14,7 @@
 //!
 //! Cost per element: 1 ROT (client receives), 1 bit client to server, `width` bits server to client.
 
-use tacit_net::Tag;
+use tacit_net::{Sides, Tag};
 
 use crate::ot::{ReceiverWords, SenderWords};
 use crate::planes;
@@ -41,10 +41,10 @@ impl LiftSpec {
         ((self.prime / 2).wrapping_sub(share)) >> 63
     }
 
-    /// Payload bytes client to server and server to client.
+    /// Payload bytes that each party sends.
     #[must_use]
-    pub fn bytes(&self) -> (usize, usize) {
-        (self.n.div_ceil(8), (self.n * self.width as usize).div_ceil(8))
+    pub fn bytes(&self) -> Sides<usize> {
+        Sides { client: self.n.div_ceil(8), server: (self.n * self.width as usize).div_ceil(8) }
     }
 
     /// The client's shares in the ring (`[n]`), from its shares in the field (`[n]`, reduced).
@@ -112,9 +112,8 @@ mod tests {
                 (share, session.channel.traffic(Phase::Setup).sent)
             },
         );
-        let (up, down) = spec.bytes();
-        assert_sent(client_result.1, up, 2);
-        assert_sent(server_result.1, down, 2);
+        assert_sent(client_result.1, spec.bytes().client, 2);
+        assert_sent(server_result.1, spec.bytes().server, 2);
         add(&client_result.0, &server_result.0, spec.width)
     }
 

@@ -67,9 +67,8 @@ impl WrapSpec {
 impl LiftSpec {
     /// Adds the messages of the protocol.
     pub fn talk(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
-        let (up, down) = self.bytes();
         ots.client_receives(self.n, talk);
-        talk.up(up);
-        talk.down(down);
+        talk.up(self.bytes().client);
+        talk.down(self.bytes().server);
     }
 }

@@ -3,7 +3,7 @@
 
 use tacit_arith::bits::Bits;
 use tacit_arith::prg::{Prg, Seed};
-use tacit_net::Channel;
+use tacit_net::{Channel, Sides};
 
 use super::{
     Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, ReceiverWords, SenderPlanes, SenderWords, check_planes,
@@ -22,11 +22,14 @@ pub fn pair(seed: u64) -> (IdealSender, IdealReceiver) {
     (IdealSender(Prg::from_seed(Seed(bytes))), IdealReceiver(Prg::from_seed(Seed(bytes))))
 }
 
-/// Both directions for both parties: first the client's, then the server's.
-pub fn ots(seed: u64) -> (Ot<IdealSender, IdealReceiver>, Ot<IdealSender, IdealReceiver>) {
+/// Both directions for both parties.
+pub fn ots(seed: u64) -> Sides<Ot<IdealSender, IdealReceiver>> {
     let (client_sender, server_receiver) = pair(2 * seed);
     let (server_sender, client_receiver) = pair(2 * seed + 1);
-    (Ot { sender: client_sender, receiver: client_receiver }, Ot { sender: server_sender, receiver: server_receiver })
+    Sides {
+        client: Ot { sender: client_sender, receiver: client_receiver },
+        server: Ot { sender: server_sender, receiver: server_receiver },
+    }
 }
 
 fn bits(prg: &mut Prg, n: usize, k: usize) -> Vec<Bits> {

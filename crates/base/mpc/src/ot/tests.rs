@@ -52,16 +52,10 @@ fn ideal_functionality_conforms() {
     let (mut s, mut r) = ideal::pair(1);
     let (mut a, mut b) = tacit_net::mem_pair();
     conformance(&mut s, &mut r, &mut a, &mut b);
-    let (client, server) = ideal::ots(7);
+    let tacit_net::Sides { mut client, mut server } = ideal::ots(7);
     let (c, s) = run_pair(
-        move |ch| {
-            let mut ot = client;
-            (ot.sender.words(ch, 9).unwrap(), ot.receiver.words(ch, 5).unwrap())
-        },
-        move |ch| {
-            let mut ot = server;
-            (ot.receiver.words(ch, 9).unwrap(), ot.sender.words(ch, 5).unwrap())
-        },
+        |ch| (client.sender.words(ch, 9).unwrap(), client.receiver.words(ch, 5).unwrap()),
+        |ch| (server.receiver.words(ch, 9).unwrap(), server.sender.words(ch, 5).unwrap()),
     );
     check_words_of(&c.0, &s.0, 9);
     check_words_of(&s.1, &c.1, 5);
