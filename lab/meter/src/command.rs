@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tacit_measure::mark::ENV_MARKS;
-use tacit_measure::usage::wait_ended;
+use tacit_measure::usage::wait_until_ended;
 
 /// Name of the measured party if the program's marks give no other.
 pub const PARTY: &str = "program";
@@ -86,7 +86,7 @@ pub fn measure(mut command: Command, plan: Plan, mut running: impl FnMut(Option<
     let mut child = command.spawn().map_err(MeterError::io(name))?;
     sampler.add_process(PARTY, child.id(), Since::Birth);
     running(Some(child.id()));
-    wait_ended(child.id())?;
+    wait_until_ended(child.id())?;
     running(None);
     let status = wait_sampled(&sampler.handle(), &mut child)?;
     listener.close();

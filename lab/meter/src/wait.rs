@@ -2,7 +2,7 @@
 use crate::MeterError;
 use crate::sampler::Handle;
 use std::process::{Child, ExitStatus};
-use tacit_measure::usage::wait_ended;
+use tacit_measure::usage::wait_until_ended;
 use wait4::Wait4;
 
 /// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and gives the
@@ -12,7 +12,7 @@ use wait4::Wait4;
 /// # Errors
 /// [`MeterError::io`] if the wait fails.
 pub fn wait_sampled(sampler: &Handle, child: &mut Child) -> Result<ExitStatus, MeterError> {
-    wait_ended(child.id())?;
+    wait_until_ended(child.id())?;
     sampler.sample_now();
     let end = child.wait4().map_err(MeterError::io(format!("process {}", child.id())))?;
     sampler.ended(child.id(), end.rusage.utime, end.rusage.stime);

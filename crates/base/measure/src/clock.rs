@@ -74,7 +74,7 @@ impl Offset {
 /// # Errors
 /// [`MeasureError::Io`] if the stream fails; [`MeasureError::Malformed`] for an invalid answer, or
 /// `count` 0.
-pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, MeasureError> {
+pub fn measure_offset(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, MeasureError> {
     let mut best: Option<Offset> = None;
     for number in 0..count {
         let sent_ns = monotonic_ns();
@@ -140,10 +140,10 @@ mod tests {
             }
         });
         let mut stream = TcpStream::connect(address).unwrap();
-        let offset = measure(&mut stream, 16).unwrap();
+        let offset = measure_offset(&mut stream, 16).unwrap();
         assert!(offset.offset_ns.unsigned_abs() <= u128::from(offset.bound_ns), "{offset:?}");
         assert!(offset.bound_ns < 1_000_000_000, "{offset:?}");
-        assert!(measure(&mut stream, 0).is_err());
+        assert!(measure_offset(&mut stream, 0).is_err());
         drop(stream);
         responder.join().unwrap();
     }
@@ -165,7 +165,7 @@ mod tests {
             }
         }
         for nonsense in [&b""[..], b"pong 1 5\n", b"pong 0\n", b"pong 0 x\n", b"\xff\xff\n", &[b'a'; 5000]] {
-            assert!(measure(&mut Fixed(nonsense), 1).is_err(), "{nonsense:?}");
+            assert!(measure_offset(&mut Fixed(nonsense), 1).is_err(), "{nonsense:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tacit_measure::usage::wait_ended;
+use tacit_measure::usage::wait_until_ended;
 use tacit_meter::sampler::Handle;
 use tacit_meter::wait::wait_sampled;
 
@@ -106,7 +106,7 @@ impl Program {
         // A thread that blocks in the kernel: no polling beside the measured programs, and kernels
         // before 5.3 lack pidfds.
         let watcher = std::thread::Builder::new().name("tacit-watch".into()).spawn(move || {
-            if wait_ended(pid).is_ok() {
+            if wait_until_ended(pid).is_ok() {
                 _ = end_sender.send(());
             }
         });

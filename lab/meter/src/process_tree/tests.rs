@@ -345,7 +345,7 @@ fn reported_and_true(program: &mut Command) -> [f64; 4] {
     };
     let live = sample_seconds(&mut tree);
     drop(child.stdin.take());
-    tacit_measure::usage::wait_ended(child.id()).unwrap();
+    tacit_measure::usage::wait_until_ended(child.id()).unwrap();
     let zombie = sample_seconds(&mut tree);
     let end = child.wait4().unwrap();
     assert!(end.status.success());

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 use tacit_measure::clock::{monotonic_ns, thread_cpu_s};
-use tacit_measure::usage::{Cgroup, HostReader, NetReader, Roots, busy_s, foreign_namespace, link_bytes};
+use tacit_measure::usage::{Cgroup, HostReader, NetReader, Roots, busy_s, is_in_other_namespace, link_bytes};
 
 /// Shortest time between two searches for new descendants, except for requested samples and while a
 /// party is new: programs start most of their processes early.
@@ -324,7 +324,7 @@ impl Party {
     /// `systemd-run`) some time after its start.
     fn find_own(&mut self, roots: &Roots) {
         if self.net.is_none()
-            && let Some(pid) = self.pids.iter().find(|&&pid| foreign_namespace(&roots.proc, pid))
+            && let Some(pid) = self.pids.iter().find(|&&pid| is_in_other_namespace(&roots.proc, pid))
         {
             self.net = NetReader::open(roots.proc.join(format!("{pid}/net/dev"))).ok();
         }

@@ -180,7 +180,7 @@ fn server_head(plan: &Plan, streams: &Streams, delta: &Delta, key: &Key) -> Zero
     head.extend_from_slice(&streams.server.0);
     head.extend_from_slice(&streams.hash.to_bytes());
     head.extend_from_slice(&delta.split(&mut client.fork(DELTA)).to_block().to_bytes());
-    head.extend_from_slice(&key.other().to_u64().to_le_bytes());
+    head.extend_from_slice(&key.unseeded_share().to_u64().to_le_bytes());
     for (widths, phase) in plan.widths().iter().zip([CheckPhase::Offline, CheckPhase::Online]) {
         for &width in widths {
             let [mut dealer_stream, mut client_stream] = [dealer, client].map(|seed| mask_stream(seed, phase, width));

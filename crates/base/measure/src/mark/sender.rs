@@ -138,7 +138,7 @@ impl Wire {
             .set_read_timeout(Some(EXCHANGE_TIMEOUT))
             .and_then(|()| stream.set_write_timeout(Some(EXCHANGE_TIMEOUT)));
         let stream = limits.and_then(|()| socket(stream)).map_err(MeasureError::io(source()))?;
-        let offset = clock::measure(&mut &stream, EXCHANGES)?;
+        let offset = clock::measure_offset(&mut &stream, EXCHANGES)?;
         Ok(Self { stream: Some(stream), offset: Some(offset) })
     }
 
@@ -158,7 +158,7 @@ impl Wire {
     fn renew(&mut self) -> io::Result<()> {
         self.set_nonblocking(false)?;
         if let Some(stream) = &self.stream {
-            self.offset = Some(clock::measure(&mut &*stream, EXCHANGES).map_err(io::Error::other)?);
+            self.offset = Some(clock::measure_offset(&mut &*stream, EXCHANGES).map_err(io::Error::other)?);
         }
         self.set_nonblocking(true)
     }

@@ -163,7 +163,7 @@ pub fn busy_s(cores: &[CoreSample]) -> f64 {
 
 /// Whether process `pid` lives in another network namespace than this process.
 #[must_use]
-pub fn foreign_namespace(proc: &Path, pid: u32) -> bool {
+pub fn is_in_other_namespace(proc: &Path, pid: u32) -> bool {
     match (namespace(proc, &pid.to_string()), namespace(proc, "self")) {
         (Some(theirs), Some(ours)) => theirs != ours,
         _ => false,

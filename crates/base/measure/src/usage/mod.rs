@@ -9,10 +9,10 @@ mod net;
 mod wait;
 
 pub use cgroup::{Cgroup, CgroupUsage};
-pub use host::{HostReader, busy_s, foreign_namespace};
+pub use host::{HostReader, busy_s, is_in_other_namespace};
 pub use limits::ProcessLimits;
 pub use net::{NetReader, link_bytes};
-pub use wait::wait_ended;
+pub use wait::wait_until_ended;
 
 use crate::MeasureError;
 use std::fs::{self, File};

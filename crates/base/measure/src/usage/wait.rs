@@ -7,7 +7,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 ///
 /// # Errors
 /// [`MeasureError::Io`] if the process is no child of this process.
-pub fn wait_ended(pid: u32) -> Result<(), MeasureError> {
+pub fn wait_until_ended(pid: u32) -> Result<(), MeasureError> {
     let name = format!("process {pid}");
     let id = i32::try_from(pid)
         .ok()

@@ -180,7 +180,7 @@ impl Batch {
         let (mut dealer, mut seeded, mut repeat) = (prg(seed), prg(!seed), prg(!seed));
         let key = Key::draw(&mut dealer, &mut seeded);
         let server_shares =
-            (key.other(), key.deal(ring, values, &mut seeded), key.deal_masks(ring, &mut dealer, &mut seeded));
+            (key.unseeded_share(), key.deal(ring, values, &mut seeded), key.deal_masks(ring, &mut dealer, &mut seeded));
         let client_key = KeyShare::draw(&mut repeat);
         let shares = [ring::draw_shares(ring, values.len(), &mut repeat), server_shares.1];
         let lows = shares.each_ref().map(|s| s.iter().map(|share| ring.low(share)).collect());

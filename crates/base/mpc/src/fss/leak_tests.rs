@@ -223,7 +223,7 @@ fn dealt_bits_and_values_of_one_party_do_not_tell_them() {
         let keys: Vec<ring::Key> = (0..SAMPLES).map(|_| ring::Key::draw(&mut dealer, &mut seeded)).collect();
         let values = [u128::from(*alpha) << 19];
         let shares: Vec<_> = keys.iter().map(|key| key.deal(ring, &values, &mut seeded).remove(0)).collect();
-        view.push(keys.iter().map(|key| Block(u128::from(key.other().to_u64()))).collect());
+        view.push(keys.iter().map(|key| Block(u128::from(key.unseeded_share().to_u64()))).collect());
         view.push(shares.iter().map(|share| Block(share.value)).collect());
         view.push(shares.iter().map(|share| Block(share.tag)).collect());
         view

@@ -86,7 +86,7 @@ impl Dealing {
         server: impl FnOnce(&mut Session<'_>, &mut CheckTranscript) -> Result<S, MpcError> + Send,
     ) -> Result<S, MpcError> {
         let [client_masks, server_masks] = self.masks(widths);
-        let ([client_delta, server_delta], key) = (self.deltas(), self.key.other());
+        let ([client_delta, server_delta], key) = (self.deltas(), self.key.unseeded_share());
         let (traffic, result) = run_sessions(
             1,
             |session, _| {
@@ -117,7 +117,7 @@ impl Dealing {
         run_party: impl Fn(Half<'_>, &mut Session<'_>, &mut CheckTranscript) -> Result<Vec<Vec<u64>>, MpcError> + Sync,
     ) -> Results {
         let ([client_masks, server_masks], deltas) = (self.masks(widths), self.deltas());
-        let keys = [KeyShare::draw(&mut self.client.fork(98)), self.key.other()];
+        let keys = [KeyShare::draw(&mut self.client.fork(98)), self.key.unseeded_share()];
         let party = |index: usize, half: Half<'_>, masks, session: &mut Session<'_>| {
             let mut transcript = CheckTranscript::new(session.role, &SESSION, &deltas[index]);
             let results = run_party(half, session, &mut transcript)?;

@@ -149,7 +149,7 @@ impl Key {
     }
 
     /// The share of the party without the seed.
-    pub fn other(&self) -> KeyShare {
+    pub fn unseeded_share(&self) -> KeyShare {
         KeyShare(self.shares[1])
     }
 
