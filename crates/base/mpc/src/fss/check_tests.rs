@@ -52,7 +52,7 @@ fn delta() -> (Delta, [DeltaShare; 2]) {
 }
 
 #[test]
-fn honest_bits_pass_however_they_are_cut_and_every_flipped_bit_or_tag_is_found() {
+fn bit_check_accepts_honest_bits_and_finds_every_flip() {
     let (delta, shares) = delta();
     let values = Bits::random(&mut prg(3), 150);
     let (client_tags, server_tags) = (random(4, 150), delta.deal_bits(&values, &mut prg(4)));
@@ -237,11 +237,15 @@ fn honest_openings_pass_and_give_the_values() {
 fn every_flipped_bit_of_an_opening_is_found() {
     let ring = Ring::new(24).unwrap();
     let expected = values(ring, 5, 11);
+    let passes = |toss: u64, spoil: &dyn Fn(&mut Batch)| {
+        let mut batch = Batch::new(ring, &expected, 3);
+        spoil(&mut batch);
+        batch.passes(toss, |_| ())
+    };
     for bit in 0..24 {
         for (i, party) in (0..5).flat_map(|i| [(i, 0), (i, 1)]) {
-            let mut batch = Batch::new(ring, &expected, 3);
-            batch.lows[party][i] ^= 1 << bit;
-            assert!(!batch.passes(bit, |_| ()), "bit {bit} of what party {party} sends of value {i}");
+            let passed = passes(bit, &|batch| batch.lows[party][i] ^= 1 << bit);
+            assert!(!passed, "bit {bit} of what party {party} sends of value {i}");
         }
     }
     for bit in 0..ring.share_bits() {
@@ -253,14 +257,11 @@ fn every_flipped_bit_of_an_opening_is_found() {
         // An error only in the highest bits is outside the value, and may vanish against trailing
         // zeros of the key.
         assert!(!batch.passes(5, |_| ()) || bit >= 50, "bit {bit} of a share");
-        let mut batch = Batch::new(ring, &expected, 3);
-        batch.shares[1][2].tag ^= 1 << bit;
-        assert!(!batch.passes(5, |_| ()), "bit {bit} of a tag");
+        assert!(!passes(5, &|batch| batch.shares[1][2].tag ^= 1 << bit), "bit {bit} of a tag");
     }
     for bit in 0..SIGMA {
-        let mut batch = Batch::new(ring, &expected, 3);
-        batch.keys[0] = KeyShare::new(batch.keys[0].to_u64() ^ 1 << bit).unwrap();
-        assert!(!batch.passes(5, |_| ()), "bit {bit} of a key share");
+        let spoil = |batch: &mut Batch| batch.keys[0] = KeyShare::new(batch.keys[0].to_u64() ^ 1 << bit).unwrap();
+        assert!(!passes(5, &spoil), "bit {bit} of a key share");
     }
 }
 
@@ -313,13 +314,7 @@ fn foreign_numbers_out_of_range_are_refused() {
     assert!(KeyShare::new(1 << SIGMA).is_err());
     assert!(Ring::new(0).is_err() && Ring::new(65).is_err());
     let batch = Batch::new(ring, &values(ring, 2, 1), 1);
-    let check = Check::new(
-        ring,
-        &batch.keys[0],
-        PublicSeed::from_bytes([1; 16]),
-        &batch.shares[0],
-        &batch.opened(),
-        batch.masks[0].clone(),
-    );
+    let (toss, masks) = (PublicSeed::from_bytes([1; 16]), batch.masks[0].clone());
+    let check = Check::new(ring, &batch.keys[0], toss, &batch.shares[0], &batch.opened(), masks);
     assert!(matches!(check.digest(Role::Client, &SESSION, &[0; ROWS - 1]), Err(MpcError::Misbehaviour { .. })));
 }

@@ -271,7 +271,7 @@ fn one_hot_vectors_with_tags_are_delta_at_alpha() {
 
 /// Both kinds of look-up on all masked inputs.
 #[test]
-fn look_ups_give_the_entry_of_the_unmasked_input() {
+fn look_ups_return_the_entry_of_the_unmasked_input() {
     for (bits, out_bits) in [(1u32, 1u32), (4, 3), (7, 24), (9, 17), (5, 64)] {
         let mask = crate::low_mask(bits);
         let entries = random(&mut prg(4), 1 << bits, out_bits);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::ot::output::Raw;
 use crate::ot::params::{HUGE, LARGE, MEDIUM, SMALL};
-use crate::ot::tests::{check_planes_of, conformance};
+use crate::ot::tests::{check_planes_of, check_words_of, conformance};
 use crate::run_pair;
 use crate::tests::prg;
 use tacit_net::{Phase, mem_pair};
@@ -26,20 +26,10 @@ fn draw_planes(client: &mut Side, server: &mut Side, n: usize, k: usize) {
     check_planes_of(&s, &r, n, k);
 }
 
-impl RotSender {
-    fn cots(&mut self, ch: &mut Channel, groups: usize) -> Vec<Block> {
-        let mut out = Vec::new();
-        self.0.draw(ch, groups, &Raw, |b| out.extend_from_slice(b)).unwrap();
-        out
-    }
-}
-
-impl RotReceiver {
-    fn cots(&mut self, ch: &mut Channel, groups: usize) -> Vec<Block> {
-        let mut out = Vec::new();
-        self.0.draw(ch, groups, &Raw, |b| out.extend_from_slice(b)).unwrap();
-        out
-    }
+fn draw_cots<P: Party>(stock: &mut Stock<P>, ch: &mut Channel, groups: usize) -> Vec<Block> {
+    let mut out = Vec::new();
+    stock.draw(ch, groups, &Raw, |b| out.extend_from_slice(b)).unwrap();
+    out
 }
 
 #[test]
@@ -55,7 +45,8 @@ fn both_directions_conform() {
 fn raw_cots_are_correlated_and_choices_look_uniform() {
     let (mut client, mut server) = parties();
     let groups = 40_000 / GROUP;
-    let (k, m) = run_pair(|ch| client.sender.cots(ch, groups), |ch| server.receiver.cots(ch, groups));
+    let (k, m) =
+        run_pair(|ch| draw_cots(&mut client.sender.0, ch, groups), |ch| draw_cots(&mut server.receiver.0, ch, groups));
     let delta = client.sender.0.party.delta;
     assert_eq!(delta.lsb(), 1);
     let mut ones = [0u32; 128];
@@ -166,7 +157,7 @@ fn delta_is_renewed_when_its_cots_are_used_up() {
     }
     // The other direction has its own bound.
     let (s, r) = run_pair(|ch| server.sender.words(ch, n).unwrap(), |ch| client.receiver.words(ch, n).unwrap());
-    crate::ot::tests::check_words_of(&s, &r, n);
+    check_words_of(&s, &r, n);
 }
 
 /// Both directions may renew their `delta` anywhere in a gate's offline phase.
