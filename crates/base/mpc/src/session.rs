@@ -7,8 +7,7 @@ use tacit_net::Channel;
 use crate::ot::{Ot, RandomOtReceiver, RandomOtSender};
 use crate::{MpcError, Role};
 
-/// Resources of a party in one phase. Made for the phase; the channel and the randomness belong to
-/// the caller.
+/// Resources of a party in one phase; the caller owns the channel and the randomness.
 pub struct Session<'a> {
     /// The party's role.
     pub role: Role,
@@ -18,8 +17,7 @@ pub struct Session<'a> {
     pub prg: &'a mut Prg,
 }
 
-/// A party's random OTs in both directions. They live as long as the connection. Only offline
-/// phases use them, since no online step needs an OT.
+/// A party's random OTs in both directions, for all offline phases of a connection.
 pub struct Ots {
     /// Random OTs as sender.
     pub sender: Box<dyn RandomOtSender + Send>,
@@ -45,8 +43,8 @@ impl Ots {
         Self { sender: Box::new(ot.sender), receiver: Box::new(ot.receiver) }
     }
 
-    /// Sets the number of expected random OTs in both OT extensions, for the choice of their
-    /// parameters. Both parties must give the same numbers.
+    /// Announces the random OTs of both extensions, for the choice of their parameters. Both parties must
+    /// give the same numbers.
     pub fn reserve(&mut self, role: Role, client_receives: usize, server_receives: usize) {
         let (sending, receiving) = match role {
             Role::Client => (server_receives, client_receives),

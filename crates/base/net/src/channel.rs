@@ -112,8 +112,7 @@ impl Channel {
         self.traffic.iter().fold(Traffic::default(), |sum, t| sum + *t)
     }
 
-    /// A live counter of the bytes sent and received in all phases, for a thread that shows
-    /// progress.
+    /// A live counter of the bytes sent and received, for a thread that shows progress.
     #[must_use]
     pub fn transferred_bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.transferred_bytes)
@@ -298,8 +297,7 @@ impl Channel {
         written.map_err(|e| NetError::from_io("sending", &e))
     }
 
-    /// Turns from sending to receiving: sends everything and, if there was anything, counts a
-    /// round.
+    /// Sends everything before this party receives; counts a round if there was anything.
     fn turn(&mut self) -> Result<(), NetError> {
         if self.has_sent || !self.out.is_empty() {
             self.push_out()?;

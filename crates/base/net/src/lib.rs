@@ -13,8 +13,6 @@
 //!
 //! No deadlock arises if both parties write up to [`QUEUE_BYTES`] before either reads: a thread of
 //! the transport queues and writes what the kernel does not take.
-//!
-//! Of this project, the crate uses `foreign` alone.
 #![forbid(unsafe_code)]
 
 mod buffered;

@@ -1,10 +1,8 @@
 //! A transport that limits its sending rate.
 //!
-//! Energy over a slow link grows with the time that both parties wait, but a device with limited
-//! power or cooling may still want a cap: [PM24] 5.2 discusses throttling. The cap is a token
-//! bucket: in any interval of `t` seconds at most `burst + rate * t / 8` bytes go to the inner
-//! transport. The bytes are those written here; overhead of TLS, TCP and IP comes on top. Bytes of
-//! the peer are not limited: the peer must pace itself.
+//! A device with limited power or cooling may want a cap: [PM24] 5.2 discusses throttling. The cap is a
+//! token bucket: in any interval of `t` seconds at most `burst + rate * t / 8` bytes go to the inner
+//! transport. Overhead of TLS, TCP and IP comes on top. The peer must pace itself.
 use crate::Rate;
 use crate::transport::Transport;
 use std::io::{self, Read, Write};
@@ -75,19 +73,17 @@ impl Bucket {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Fewest bytes granted at once, unless less is wanted: half a bucket, so that a stream is not
-    /// split into tiny writes.
+    /// Fewest bytes granted at once, unless less is wanted: half a bucket, against tiny writes.
     fn quantum(&self, wanted_bytes: usize) -> usize {
         let half = usize::try_from(self.capacity / TOKENS_PER_BYTE / 2).unwrap_or(usize::MAX);
         wanted_bytes.min(half)
     }
 }
 
-/// A transport that sends at most at a given rate. Reads are not limited.
+/// A transport that sends at most at a given rate.
 ///
 /// A write waits for tokens and passes on as many bytes as they allow. It ends with
-/// [`io::ErrorKind::TimedOut`] at the deadline. The stall timeout of the inner transport covers the
-/// writing, not the pause.
+/// [`io::ErrorKind::TimedOut`] at the deadline. The stall timeout does not cover the pause.
 pub struct PacedTransport<T: Transport> {
     inner: T,
     rate: Rate,

@@ -101,8 +101,7 @@ impl ByteQueue {
         }
     }
 
-    /// Returns a consumed chunk to the producer. Memory is counted by thread: a chunk freed by
-    /// another thread would stay on the account of the thread that allocated it.
+    /// Returns a consumed chunk to the producer, which must free it: memory is counted by thread.
     pub(crate) fn return_chunk(&self, chunk: Vec<u8>) {
         let mut state = self.lock();
         state.busy = false;
@@ -123,8 +122,8 @@ impl ByteQueue {
     }
 
     /// Waits until everything was consumed. An error if the consumer fails, makes no progress for
-    /// `stall`, or is not done by the deadline. Each time that nothing has moved for
-    /// [`POLL_INTERVAL`], `look` is called; its error ends the wait.
+    /// `stall`, or is not done by the deadline. Calls `look` after each idle [`POLL_INTERVAL`]; its
+    /// error ends the wait.
     pub(crate) fn settle(
         &self,
         stall: Duration,

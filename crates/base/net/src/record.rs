@@ -73,8 +73,8 @@ impl<T: Transport> Transport for RecordTransport<T> {
     }
 }
 
-/// A transport without a peer. Reads return what the recorded party received. Writes are dropped,
-/// or compared with what it sent (for a party whose randomness is seeded as in the recording).
+/// A transport without a peer. Reads return what the recorded party received. Writes are dropped, or
+/// compared with what it sent.
 pub struct ReplayTransport {
     received: EntryReader,
     sent_reader: Option<EntryReader>,

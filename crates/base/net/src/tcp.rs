@@ -16,9 +16,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// How long a dropped transport waits for its last bytes to leave.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A TCP connection. Writes go directly to the kernel while its buffer has room; the rest is queued
-/// and written by a thread of this transport. So both parties may write far more than the socket
-/// buffers hold before either reads.
+/// A TCP connection. The kernel takes writes while its buffer has room; a thread queues and writes the
+/// rest, so both parties may write far more than the socket buffers hold before either reads.
 pub struct TcpTransport {
     stream: TcpStream,
     queue: Arc<ByteQueue>,
@@ -80,8 +79,7 @@ impl TcpTransport {
         Err(NetError::from_io(doing, &last_error))
     }
 
-    /// Returns a handle that can end the connection from another thread: pending and later reads
-    /// and writes then fail.
+    /// A handle by which another thread can end the connection: its reads and writes then fail.
     ///
     /// # Errors
     /// [`NetError::Io`] if the socket cannot be duplicated.
@@ -107,8 +105,7 @@ impl TcpTransport {
         }
         let (queue, mut stream) = (self.queue.clone(), self.stream.try_clone()?);
         let writer = thread::Builder::new().name("tacit-writer".into()).spawn(move || {
-            // Dropping the transport closes the queue; until then an idle hour does not end the
-            // thread.
+            // Ends when the transport is dropped, not after an idle hour.
             loop {
                 match queue.pop(Duration::from_secs(3600)) {
                     Ok(Some(chunk)) => match stream.write_all(&chunk) {

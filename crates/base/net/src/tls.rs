@@ -93,8 +93,7 @@ fn error_for(what: &'static str) -> impl Fn(rustls::Error) -> NetError {
 }
 
 impl ServerTls {
-    /// Makes an identity from PEM texts: the server's certificate chain, its private key, and the
-    /// CA that signs clients.
+    /// An identity from PEM texts: certificate chain, private key, and the CA that signs clients.
     ///
     /// # Errors
     /// [`NetError::Tls`] naming the text that is unusable.
@@ -130,7 +129,7 @@ impl ServerTls {
         self.authority.as_ref()
     }
 
-    /// Runs the handshake with a TLS client on a connected transport, and verifies its certificate.
+    /// Runs the handshake with a client, and verifies its certificate.
     ///
     /// # Errors
     /// [`NetError::Tls`] if the peer is not a TLS 1.3 client that speaks [`ALPN`], with a
@@ -157,8 +156,7 @@ impl ServerTls {
 }
 
 impl ClientTls {
-    /// Makes an identity from PEM texts: the client's certificate chain, its private key, and the
-    /// CA that signs servers.
+    /// An identity from PEM texts: certificate chain, private key, and the CA that signs servers.
     ///
     /// # Errors
     /// [`NetError::Tls`] naming the text that is unusable.
@@ -192,8 +190,8 @@ impl ClientTls {
         self.certificate.as_ref()
     }
 
-    /// Runs the handshake with the server called `name` (a DNS name or IP address in its
-    /// certificate) on a connected transport, and verifies its certificate.
+    /// Runs the handshake with the server called `name` (a DNS name or IP address in its certificate),
+    /// and verifies its certificate.
     ///
     /// In TLS 1.3 the server verifies the client's certificate after the client's handshake ends,
     /// so a refusal shows at the first read.
@@ -221,8 +219,8 @@ fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
         .map_err(|e| NetError::Tls(format!("`{name}` is neither a DNS name nor an IP address: {e}")))
 }
 
-/// Whether a server may use a certificate, that is, it is not for clients alone. Takes its chain
-/// and the CA as PEM texts. Checks nothing else about its validity.
+/// Whether a server may use a certificate, given its chain and the CA as PEM texts. Checks nothing else
+/// about its validity.
 ///
 /// # Errors
 /// [`NetError::Tls`] naming the text that is unusable.
@@ -274,8 +272,8 @@ impl TlsTransport {
         transport.require_protocol(protocol)
     }
 
-    /// Takes over the session of a client after another library completed the handshake and
-    /// verified the client's certificate.
+    /// Takes over a client's session after another library ran the handshake and verified the
+    /// certificate.
     ///
     /// # Errors
     /// [`NetError::Tls`] if the handshake is not complete, or the client does not name [`ALPN`].

@@ -109,9 +109,8 @@ impl TrafficModel {
         self.server.sent
     }
 
-    /// Bytes that the client waits for if both directions are equally fast: those of both
-    /// directions, less bytes that overlap with the other direction, and less bytes under way when
-    /// the client is done.
+    /// Bytes that the client waits for if both directions are equally fast: without those that overlap
+    /// with the other direction, or are under way when the client is done.
     #[must_use]
     pub fn waited_bytes(&self) -> u64 {
         self.client.clock

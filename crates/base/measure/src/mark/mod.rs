@@ -151,8 +151,8 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Converts a TCP connection to a `UnixStream`, since both are plain streams to the system. Lines
-/// are sent at once (no delay), because clocks are compared by them.
+/// Converts a TCP connection to a `UnixStream`. Lines are sent without delay, because clocks are compared
+/// by them.
 ///
 /// # Errors
 /// The system's, if the stream is closed.
@@ -161,8 +161,7 @@ pub fn socket(stream: TcpStream) -> io::Result<UnixStream> {
     Ok(OwnedFd::from(stream).into())
 }
 
-/// The next line of a stream without its newline; `None` at its end. A last line without a newline
-/// counts.
+/// The next line of a stream without its newline; `None` at its end.
 ///
 /// # Errors
 /// The stream's, and [`io::ErrorKind::InvalidData`] for a line of more than [`MAX_LINE`] bytes.

@@ -65,9 +65,8 @@ impl MarkSender {
         Ok(Self { line: Mutex::new(wire) })
     }
 
-    /// Marks the begin of a phase, now. Returns at once, except with a listener on another host:
-    /// there it first compares clocks, at most every 30 seconds. So call it before taking the
-    /// phase's own start time.
+    /// Marks the begin of a phase, now. With a listener on another host it first compares clocks, at most
+    /// every 30 seconds: call it before taking the phase's own start time.
     ///
     /// # Errors
     /// The first failed delivery of a mark; the connection is then closed and later marks are
@@ -98,8 +97,7 @@ impl MarkSender {
     fn send(&self, edge: Edge, phase: &str, figures: BTreeMap<String, f64>) -> Result<(), MeasureError> {
         let now_ns = monotonic_ns();
         let mut line = MarkLine::Mark { edge, phase: phase.to_owned(), t_ns: Some(now_ns), figures };
-        // A line that the listener would refuse is an error of the program; the connection stays
-        // usable.
+        // After a line that the listener would refuse, the connection stays usable.
         if let Err(detail) = MarkLine::parse(line.to_string().as_bytes()) {
             return Err(MeasureError::Malformed { what: format!("mark of phase {phase:?}"), detail });
         }

@@ -82,8 +82,8 @@ pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &str> {
 }
 
 /// Peak resident set of a process (since its last reset), bytes; `None` if the kernel does not
-/// report it. `process` is its folder: `/proc/self`, `/proc/PID`. (The value of `getrusage` also
-/// includes the memory of the program that started the process.)
+/// report it. `process` is its folder, such as `/proc/self`. (`getrusage` would include the memory of the
+/// program that started the process.)
 #[must_use]
 pub fn high_water_bytes(process: &Path) -> Option<u64> {
     bytes_of_line(&fs::read(process.join("status")).ok()?, "VmHWM:")

@@ -13,9 +13,8 @@ pub struct NetReader {
 }
 
 impl NetReader {
-    /// Opens a `net/dev` file: `/proc/self/net/dev`, or `/proc/PID/net/dev` for the namespace of
-    /// that process. The open file preserves the namespace, so the counters stay readable after the
-    /// end of the process. Counting starts now.
+    /// Opens a `net/dev` file, such as `/proc/PID/net/dev` for the namespace of a process. The counters
+    /// stay readable after the end of the process. Counting starts now.
     ///
     /// # Errors
     /// [`MeasureError::Io`] if the file cannot be read.

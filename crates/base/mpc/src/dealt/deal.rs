@@ -11,9 +11,8 @@ use super::table::thermometer;
 use super::{DealtGate, Value};
 use crate::low_mask;
 
-/// Makes the server's material for a batch of gates, in pieces: the difference between the needs of
-/// the gates and the draws of both parties from their streams. The client shares the tested value
-/// as `tested` and the other values as `values` (see [`ClientShares`](super::ClientShares)).
+/// Makes the server's material for a batch of gates, in pieces. The client shares the tested value as
+/// `tested` and the other values as `values` (see [`ClientShares`](super::ClientShares)).
 /// Deterministic.
 ///
 /// # Errors

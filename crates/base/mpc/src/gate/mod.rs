@@ -72,9 +72,8 @@ impl GateSpec {
         Self { compare, drop, mux: MuxSpec { n, widths, wrap: None, constant: None }, grow: None }
     }
 
-    /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits
-    /// (ReLU). A widened value is below `2^(width-2)` in magnitude, so its sign shows one bit
-    /// lower.
+    /// A gate whose one value is the tested one, widened from `width` to `wide` bits (ReLU). A widened
+    /// value is below `2^(width-2)` in magnitude, so its sign shows one bit lower.
     pub fn widening(n: usize, width: u32, drop: u32, leaves: Leaves, wide: u32, place: Widening) -> Self {
         if wide <= width {
             return Self::new(n, width, drop, leaves, vec![wide]);

@@ -119,8 +119,7 @@ pub(super) struct Stock<P> {
     /// The newest tree: its number and its outputs.
     newest: usize,
     ready: Vec<Block>,
-    /// Wiped buffer of the previous extension, reused because the system would clear new memory
-    /// page by page.
+    /// Wiped buffer of the previous extension; the system would clear new memory page by page.
     spare: Option<Base>,
 }
 

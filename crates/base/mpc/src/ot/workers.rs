@@ -19,9 +19,8 @@ impl Drop for Busy<'_> {
 /// Checks for the last piece before a thread yields to others: some ten microseconds.
 const SPINS: u32 = 256;
 
-/// Runs `work` on all `pieces` with the free threads of the current pool. A thread without a piece
-/// spins until the last piece is done, because a wake-up takes as long as a piece. Each thread has
-/// separate scratch memory, wiped at the end.
+/// Runs `work` on all `pieces` with the free threads of the current pool. A thread without a piece spins,
+/// because a wake-up takes as long as a piece. Each thread has scratch memory, wiped at the end.
 pub(super) fn for_each<P: Send>(pieces: impl Iterator<Item = P> + Send, work: impl Fn(&mut Vec<Block>, P) + Sync) {
     let (pieces, busy) = (Mutex::new(pieces), AtomicUsize::new(0));
     let next = || {

@@ -285,8 +285,7 @@ fn map_blocks(
     Ok(Zeroizing::new(parts.iter().flat_map(|part| part.iter().copied()).collect()))
 }
 
-/// The sum of the entries at which a share of a one-hot vector is 1. The time does not depend on
-/// the vector.
+/// The sum of the entries at which a share of a one-hot vector is 1, in constant time.
 fn xor_selected(vector: &[u64], entries: &[u64]) -> u64 {
     vector.iter().zip(entries.chunks(64)).fold(0, |sum, (word, entries)| {
         entries.iter().enumerate().fold(sum, |sum, (j, entry)| sum ^ (entry & (word >> j & 1).wrapping_neg()))
