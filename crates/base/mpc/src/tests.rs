@@ -106,9 +106,9 @@ impl Relu {
 
 /// Asserts that `actual` are y plus `base`, x, and -1 in 9 bits where `y >= 0`; `base` and zeros elsewhere.
 pub(crate) fn check_picked(actual: &[Vec<u64>], y: &[u64], x: &[u64], width: u32, base: u64) {
-    for i in 0..y.len() {
-        let pick = |v: u64| if signed(y[i], width) >= 0 { v } else { 0 };
-        let expected = [(pick(y[i]) + base) & low_mask(width), pick(x[i]), pick(0x1ff)];
+    for (i, (&y, &x)) in y.iter().zip(x).enumerate() {
+        let pick = |v: u64| if signed(y, width) >= 0 { v } else { 0 };
+        let expected = [(pick(y) + base) & low_mask(width), pick(x), pick(0x1ff)];
         assert_eq!([actual[0][i], actual[1][i], actual[2][i]], expected, "element {i}");
     }
 }
