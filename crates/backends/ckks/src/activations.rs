@@ -13,9 +13,8 @@ use super::options::ReluBy;
 use super::program::Step;
 use tacit_backend_api::BackendError;
 
-/// Recognises a node that subtracts a gap function from ReLU: GELU, SiLU and similar functions.
-/// These are smooth, so one polynomial of the difference has less error than two of the parts.
-/// Returns the argument and the gap.
+/// Recognises ReLU minus a gap function (GELU, SiLU and similar ones): one polynomial of the difference errs
+/// less than two of the parts. Returns the argument and the gap.
 fn smooth(graph: &FloatGraph, id: NodeId) -> Option<(NodeId, Function)> {
     let node = &graph.nodes[id];
     let (FloatOp::Sub, [relu, gap]) = (&node.op, &node.inputs[..]) else { return None };
@@ -36,11 +35,9 @@ fn relu(x: f64) -> f64 {
     x.max(0.0)
 }
 
-/// Why a function is refused whose argument has no bound.
 const UNBOUNDED: &str = "its argument may be of any size on accepted inputs; accept a narrower range (`--range`), or take `dealt`, which \
                          has it by a table";
 
-/// The argument of a function.
 struct Argument {
     source: NodeId,
     expr: Expr,
@@ -51,8 +48,7 @@ struct Argument {
 const OTHER_SIDE: f64 = 0.25;
 
 impl Span {
-    /// Widens the range for ReLU, so that an argument whose sign never changed on samples is not
-    /// taken for linear.
+    /// Widens the range for ReLU: an argument whose sign never changed on samples is not taken for linear.
     fn around_zero(self) -> Self {
         let [low, high] = self.ends();
         if self.certain || low <= -OTHER_SIDE * high && high >= -OTHER_SIDE * low {
@@ -70,7 +66,6 @@ impl Emitter<'_> {
         self.function(id, source, 0.0, &move |x: f64| x.max(0.0) - gap.value(x)).map(Some)
     }
 
-    /// Lowers ReLU or a function of each element.
     pub(super) fn activation(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
         let source = node.inputs[0];
         let mut readers = (0..self.graph.nodes.len()).filter(|k| self.graph.nodes[*k].inputs.contains(&id)).peekable();
@@ -88,9 +83,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Adds a function of each element, by a polynomial on the range of its argument. The unit of
-    /// errors is the function's largest value there, or `share` of the argument's largest value if
-    /// that is more.
+    /// Adds a function of each element, by a polynomial on the range of its argument. `share` as in
+    /// [`Ranged::new`].
     fn function(
         &mut self,
         id: NodeId,
@@ -129,9 +123,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Adds ReLU: a polynomial on the range of its argument, or `x (1 + sign x) / 2` with the
-    /// composite sign of least depth. Both may have the error that any function may have. By
-    /// default a composite is used where no polynomial is within the tolerance.
+    /// Adds ReLU: a polynomial on the range of its argument, or `x (1 + sign x) / 2` with the composite sign
+    /// of least depth. By default, a composite is used where no polynomial is within the tolerance.
     fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire, BackendError> {
         let method = self.options.relu;
         let mut argument = self.argument(source)?;
@@ -205,14 +198,12 @@ impl Emitter<'_> {
         self.vector_wire(product)
     }
 
-    /// Returns the argument of a function, and its range.
     fn argument(&mut self, source: NodeId) -> Result<Argument, BackendError> {
         let expr = self.expr(source)?;
         let span = self.span(&expr);
         Ok(Argument { source, expr, span })
     }
 
-    /// Adds the polynomial of a function.
     fn push_fit(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, fit: Fit) -> Wire {
         let Fit { polynomial, error } = fit;
         let certain = argument.span.certain;
@@ -229,7 +220,6 @@ impl Emitter<'_> {
         let shape = node.shape.clone();
         let argument =
             self.push_linear(argument.source, shape.clone(), &argument.expr, Some([ranged.half, ranged.middle]));
-        // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
         let unit = usable(ranged.top);
         let scale = vec![unit; shape.iter().product()];

@@ -1,11 +1,11 @@
-//! Mode top-1, which reveals the best class alone. The last linear step puts the outputs into
-//! coefficients, and the server hides all coefficients under a uniform mask. The arg max of the
-//! resulting shares is computed with `cheetah`'s gates. Neither party sees an output.
+//! Mode top-1, which reveals the best class alone. The last linear step puts the outputs into coefficients,
+//! and the server hides all coefficients under a uniform mask. `cheetah`'s gates compute the arg max of the
+//! resulting shares. Neither party sees an output.
 //!
-//! *Outputs as coefficients.* A message whose slots repeat after P is a polynomial in
-//! `Y = X^(N / 2P)`. The slots `sum_k v_k 2 cos(pi k 5^j / 2P)`, j < P, belong to the polynomial
-//! `sum_k v_k (Y^k + Y^-k)`: for k = 1 .. n < P, coefficient `k N / 2P` is v_k. So the map from
-//! outputs to coefficients is one more factor of the last matrix, and takes no level.
+//! *Outputs as coefficients.* A message whose slots repeat after P is a polynomial in `Y = X^(N / 2P)`. The
+//! slots `sum_k v_k 2 cos(pi k 5^j / 2P)`, j < P, belong to `sum_k v_k (Y^k + Y^-k)`: for k = 1 .. n < P,
+//! coefficient `k N / 2P` is v_k. So the map from outputs to coefficients is one more factor of the last
+//! matrix, and takes no level.
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -59,7 +59,6 @@ pub(super) fn class(outputs: &[f64]) -> Vec<f64> {
     vec![tacit_floats::first_largest(outputs).map_or(f64::NAN, |class| class as f64)]
 }
 
-/// The arg max of `n` outputs.
 pub(super) struct ArgMax {
     /// Plan of `cheetah`, on shares of the coefficients.
     pub plan: Arc<Plan<Cheetah>>,
@@ -112,7 +111,6 @@ impl ArgMax {
     }
 }
 
-/// Returns an operation on whole numbers of `width` bits.
 fn node(name: &str, op: Op, inputs: Vec<usize>, shape: Vec<usize>, width: u32) -> Node {
     Node { name: name.into(), op, inputs, shape, fixed: FixedPoint { width, frac_bits: 0 } }
 }

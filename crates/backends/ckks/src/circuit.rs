@@ -19,7 +19,6 @@ pub(super) struct Circuit {
     linear: Vec<Vec<(VectorId, Compiled)>>,
 }
 
-/// A matrix, ready to be applied.
 struct Compiled {
     product: Product,
     /// Distances over which the result is rotated and added to itself.
@@ -28,7 +27,6 @@ struct Compiled {
 
 /// How a matrix is applied to slots.
 enum Product {
-    /// Slots are multiplied by these values.
     Slots(Vec<Complex>, Scale),
     Transform(LinearTransform),
 }
@@ -40,14 +38,13 @@ impl Circuit {
     /// Weights that are too large to be encoded.
     pub fn new(plan: &Plan) -> Result<Self, BackendError> {
         let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
-        // Not parallel over steps: the unencoded diagonals of one step are the peak of memory, and
-        // encoding them already uses all threads.
+        // Not parallel over steps: the unencoded diagonals of one step are the peak of memory, and their
+        // encoding uses all threads.
         let ids = 0..plan.program.vectors.len();
         let linear = ids.map(|id| Compiled::parts(plan, &encoder, id)).collect::<Result<_, _>>()?;
         Ok(Self { encoder, linear })
     }
 
-    /// Returns the bytes of encoded weights.
     #[cfg(test)]
     pub fn memory_bytes(&self) -> usize {
         let bytes = self.linear.iter().flatten().map(|(_, compiled)| match &compiled.product {
@@ -98,7 +95,6 @@ impl Circuit {
 }
 
 impl Compiled {
-    /// Encodes the parts of a linear step; none for other steps.
     fn parts(plan: &Plan, encoder: &Encoder, id: VectorId) -> Result<Vec<(VectorId, Self)>, BackendError> {
         let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { return Ok(Vec::new()) };
         parts.iter().enumerate().map(|(i, (source, _))| Ok((*source, Self::new(plan, encoder, i, id)?))).collect()
@@ -127,7 +123,6 @@ impl Compiled {
     }
 }
 
-/// A step that runs.
 struct Run<'a> {
     circuit: &'a Circuit,
     plan: &'a Plan,
@@ -138,7 +133,6 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Computes the vector of a step.
     fn step(&self, step: &Step) -> Result<Ciphertext, HeError> {
         match step {
             Step::Input => unreachable!("the input comes from the client"),
@@ -159,7 +153,7 @@ impl Run<'_> {
         }
     }
 
-    /// Bootstraps a vector that has used up its levels, to the level at which it is read.
+    /// Bootstraps a vector to the level at which it is read.
     fn bootstrap(&self, vector: &Ciphertext) -> Result<Ciphertext, HeError> {
         let boot = self.plan.bootstrapper.as_ref().expect("a plan with bootstraps has the tables");
         boot.bootstrap(self.evaluator, vector)?.drop_to(self.place.level)
@@ -170,12 +164,11 @@ impl Run<'_> {
         self.plan.context.parameters().scale(self.place.made_level)
     }
 
-    /// Returns an earlier vector at a lower level.
     fn source(&self, vector: VectorId, level: usize) -> Result<Ciphertext, HeError> {
         self.computed[vector].as_ref().expect("vectors live until their last reader").drop_to(level)
     }
 
-    /// Adds a number to each element; does nothing if all are zero.
+    /// Adds a number to each element, unless all are zero.
     fn add_values(&self, a: Ciphertext, values: &[f64]) -> Result<Ciphertext, HeError> {
         if values.iter().all(|v| *v == 0.0) {
             return Ok(a);
@@ -184,12 +177,10 @@ impl Run<'_> {
         self.evaluator.add_plain(&a, &plain)
     }
 
-    /// Puts values of the vector's elements into all slots.
     fn to_slots(&self, values: &[f64]) -> Vec<Complex> {
         self.plan.layouts[self.id].to_complex_slots(values, self.circuit.encoder.slots())
     }
 
-    /// Computes `sum M_k v_k + bias`: one level.
     fn linear(&self, bias: &[f64]) -> Result<Ciphertext, HeError> {
         let level = self.place.made_level + 1;
         let mut sum: Option<Ciphertext> = None;
@@ -213,7 +204,6 @@ impl Run<'_> {
         self.add_values(sum.expect("a linear step has a part"), bias)
     }
 
-    /// Computes `v^2 + linear v + constant`: one level.
     fn square(&self, argument: VectorId, linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
         let x = self.source(argument, self.place.made_level + 1)?;
         let mut sum = self.evaluator.square(&x)?;
@@ -224,7 +214,6 @@ impl Run<'_> {
         self.add_values(self.evaluator.rescale(&sum)?, constant)
     }
 
-    /// Computes `(square v + linear) v + constant`: two levels.
     fn quadratic(
         &self,
         argument: VectorId,

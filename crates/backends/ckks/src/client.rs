@@ -1,4 +1,4 @@
-//! The client's side of a connection, and the keys that connections of one opened model share.
+//! The client's side of a connection, and the keys that the connections of one opened model share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -19,13 +19,12 @@ use tacit_backend_api::seam::{ConnectionResources, Secrets, Stop, UploadName};
 use tacit_backend_api::{BackendError, ClientSide, Material};
 use tacit_two_party::cheetah::{self, ClientParty};
 
-/// Pause before a connection looks again whether another one's setup has ended.
+/// Pause between looks whether another connection's setup has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// First byte of a stored secret: the version of how the secret key follows from the seed after it.
-/// The key set's name comes last.
+/// First byte of a stored secret: the version of how the secret key follows from the seed behind it. The key
+/// set's name comes last.
 const SECRET_VERSION: u8 = 2;
-/// Bytes of a seed.
 const SEED: usize = 16;
 
 /// State that connections of one model share.
@@ -36,8 +35,7 @@ pub(super) struct Shared {
     pub context: Arc<Context>,
     /// The arg max, if only the best class is revealed.
     best: Option<ArgMax>,
-    /// The secret and the name of the key set, of which the server may have all, a part or nothing
-    /// yet.
+    /// The server may have all keys of this set, a part or none yet.
     keys: Mutex<Option<Keys>>,
 }
 
@@ -45,21 +43,19 @@ pub(super) struct Shared {
 #[derive(Clone)]
 pub(super) struct Keys {
     pub secret: Arc<SecretKey>,
-    /// Any connection of this client that knows the name may use the set. The name is drawn from
-    /// another random stream, so it reveals nothing of the secret.
+    /// Any connection that knows the name may use the set. It is drawn from another random stream than the
+    /// secret.
     pub name: Zeroizing<UploadName>,
-    /// Whether a server may have keys of this secret.
     may_be_uploaded: bool,
 }
 
 impl Keys {
-    /// Draws a fresh seed and name, in the stored form.
+    /// Draws a seed and a name, in the stored form.
     fn draw(prg: &mut SplitPrg) -> Zeroizing<Vec<u8>> {
         let name = [prg.public_seed(), prg.public_seed()].map(PublicSeed::to_bytes).concat();
         Zeroizing::new([&[SECRET_VERSION][..], &prg.secret().next_seed().0, &name].concat())
     }
 
-    /// Reads the stored form.
     pub fn from_stored(context: &Arc<Context>, stored: &[u8], may_be_uploaded: bool) -> Option<Self> {
         let (seed, name) = stored.strip_prefix(&[SECRET_VERSION])?.split_first_chunk::<SEED>()?;
         let name = Zeroizing::new(UploadName::try_from(name).ok()?);
@@ -69,8 +65,7 @@ impl Keys {
 }
 
 impl Shared {
-    /// Makes the state from an untrusted public part, checked: keys of less than 128 bits are never
-    /// made.
+    /// Checks an untrusted public part: keys of less than 128 bits are never made.
     ///
     /// # Errors
     /// [`BackendError::Public`] if a check fails.
@@ -86,8 +81,8 @@ impl Shared {
         Ok(Self { public, digest, context, best, keys: Mutex::default() })
     }
 
-    /// Locks the keys as soon as no other connection sets up. A setup takes minutes on a slow link,
-    /// so the wait can be stopped.
+    /// Waits until no other connection sets up. A setup takes minutes on a slow link, so `stop` ends the
+    /// wait.
     fn lock_keys(&self, stop: &Stop) -> Result<MutexGuard<'_, Option<Keys>>, BackendError> {
         loop {
             match self.keys.try_lock() {
@@ -100,12 +95,10 @@ impl Shared {
     }
 }
 
-/// Returns the error for parameters that the library refuses.
 fn unusable(error: tacit_he::HeError) -> BackendError {
     BackendError::Public { what: error.to_string() }
 }
 
-/// One connection.
 pub(super) struct ClientConnection {
     shared: Arc<Shared>,
     stop: Stop,
@@ -113,7 +106,6 @@ pub(super) struct ClientConnection {
     spared: Arc<AtomicU64>,
     prg: SplitPrg,
     secret: Option<Arc<SecretKey>>,
-    /// The party of the arg max, if only the best class is revealed.
     arg_max: Option<ClientParty>,
 }
 
@@ -127,7 +119,7 @@ impl ClientConnection {
         Self { shared, stop, secrets, spared, prg: SplitPrg::new(prg), secret: None, arg_max }
     }
 
-    /// Returns the stored secret, or a fresh one, for the first setup of this process.
+    /// The stored secret, or a fresh one, for the first setup of this process.
     fn keys(&mut self) -> Result<Keys, BackendError> {
         let fresh = Keys::draw(&mut self.prg);
         let (stored, was_stored) = match &self.secrets {
@@ -139,7 +131,6 @@ impl ClientConnection {
         })
     }
 
-    /// Asks the server which keys it has of the set of this name.
     fn ask(&self, channel: &mut Channel, name: UploadName) -> Result<Welcome, BackendError> {
         channel.send(HELLO, &Hello { name, lasts: self.secrets.is_some() }.to_bytes())?;
         channel.flush()?;
@@ -176,7 +167,6 @@ impl ClientConnection {
         })?)
     }
 
-    /// Returns the error for a server that takes no keys.
     fn refusal(&self, answer: Welcome) -> BackendError {
         let bytes = self.shared.public.costs.setup.server.stored_bytes;
         let smaller = "Fewer bytes: a model lowered with `-O rotations=chained`";
@@ -267,7 +257,6 @@ impl ClientSide for ClientConnection {
         let plain = encoder.encode_real(&slots, public.input.level).map_err(he)?;
         channel.send(INPUT, &secret.encrypt_seeded(&plain, &mut self.prg).to_bytes(context))?;
         channel.flush()?;
-        // The offline phase of the arg max runs before the server computes.
         let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
         let len = Ciphertext::bytes_len(context, public.output.level);
         let answer = channel.recv_with(OUTPUT, len, |bytes| self.read_answer(bytes))?;
@@ -277,7 +266,7 @@ impl ClientSide for ClientConnection {
             let class = party.online(channel, material, &share, &mut |_, _| {})?;
             return Ok(class.iter().map(|&index| index as f64).collect());
         }
-        // From here on nothing is sent: the server must not learn whether the answer is accepted.
+        // Nothing is sent from here on: the server must not learn whether the answer is accepted.
         let slots = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
         public.answer(&slots)
     }

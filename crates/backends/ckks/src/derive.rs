@@ -1,5 +1,4 @@
-//! Keys to send where the server derives keys ([LLKN23]): a few masters in place of the rotation
-//! keys that follow from them.
+//! Keys to send where the server derives keys ([LLKN23]): a few masters in place of rotation keys.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +8,23 @@ use super::hops::Hops;
 use super::levelled_program::he;
 use tacit_backend_api::BackendError;
 
-/// Most steps from a master to a derived key, unless signed powers of two need more: each step adds
-/// noise.
+/// Most steps from a master to a derived key, unless signed powers of two need more: each adds noise.
 const MAX_STEPS: u32 = 3;
 
-/// The keys that are sent for a circuit, and those that the server derives from them.
 #[derive(Default)]
 pub(super) struct SentKeys {
-    /// The keys that are sent.
     pub keys: Vec<KeyId>,
     /// How the server derives other keys from them.
     pub derivations: Vec<Derivation>,
 }
 
 impl SentKeys {
-    /// Sends all keys as they are.
     pub fn without_derivation(keys: Vec<KeyId>) -> Self {
         Self { keys, derivations: Vec::new() }
     }
 
-    /// Replaces rotation keys by masters, where the parameters leave special primes for masters and
-    /// the masters are fewer bytes.
-    ///
-    /// # Errors
-    /// None in practice.
+    /// Replaces rotation keys by masters, where the parameters leave special primes for masters and bytes are
+    /// saved.
     pub fn with_derivation(context: &Context, keys: Vec<KeyId>) -> Result<Self, BackendError> {
         let n = context.degree() / 2;
         let distances: BTreeMap<u32, i64> = (1..n as i64).map(|k| (context.rotation_element(k), k)).collect();
@@ -64,20 +56,19 @@ impl SentKeys {
         Ok(sent)
     }
 
-    /// Returns the bytes of the keys that the server computes with: sent keys without masters, and
-    /// both halves of derived keys.
+    /// Bytes of the keys that the server computes with: sent keys without masters, and both halves of derived
+    /// keys.
     pub fn resident_bytes(&self, context: &Context) -> u64 {
         let resident = self.keys.iter().filter(|id| !matches!(id.kind, KeyKind::Master(_)));
         let bytes: usize = resident.map(|&id| SwitchKey::packed_bytes(context, id)).sum();
         bytes as u64 + self.derived_bytes(context)
     }
 
-    /// Returns the bytes of derived keys.
     pub fn derived_bytes(&self, context: &Context) -> u64 {
         self.derivations.iter().map(|derivation| derivation.memory_bytes(context) as u64).sum()
     }
 
-    /// Returns the number of transforms that the derivation takes.
+    /// Number-theoretic transforms of the derivation.
     pub fn transforms(&self, context: &Context) -> u64 {
         self.derivations.iter().map(|derivation| derivation.transforms(context) as u64).sum()
     }
@@ -95,13 +86,13 @@ impl SentKeys {
     }
 }
 
-/// Returns the master for distance `k`, with the level and primes of a key.
+/// The master for distance `k`, with the level and primes of a key.
 fn master(context: &Context, id: &KeyId, k: i64) -> KeyId {
     KeyId { kind: KeyKind::Master(context.rotation_element(k)), ..*id }
 }
 
-/// Returns few distances whose sums give all of `needs`: the signed powers of two, without those
-/// that can be left out while no sum takes more than [`MAX_STEPS`] terms.
+/// Returns few distances whose sums give all of `needs`: the signed powers of two, without those that can be
+/// left out while no sum takes more than [`MAX_STEPS`] terms.
 fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
     let mut generators: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
     let max_steps = max_hops(n, needs, &generators).max(MAX_STEPS);

@@ -1,10 +1,9 @@
 //! Lowers the float network to a program on vectors of slots.
 //!
-//! Linear operations are merged into one matrix as long as the result has few more entries than its
-//! factors. Products of a tensor with itself, multiples and sums with constants become one
-//! polynomial of each element. Slots are scaled by the range of their tensor, so that all are about
-//! 1 at most. The range is the certain one for all accepted inputs, or that of the calibration
-//! samples.
+//! Linear operations are merged into one matrix while the result has few more entries than its factors.
+//! Products of a tensor with itself, multiples and sums with constants become one polynomial of each element.
+//! Slots are scaled to about 1 at most, by the range of their tensor: the certain one for all accepted
+//! inputs, or that of the calibration samples.
 
 use std::collections::HashMap;
 
@@ -22,7 +21,7 @@ use super::program::{Program, Step, Vector, VectorId};
 use super::sparse::Sparse;
 use tacit_backend_api::BackendError;
 
-/// Matrices of up to so many entries are always merged.
+/// Matrices of at most so many entries are always merged.
 const FEW_ENTRIES: usize = 1 << 18;
 /// A larger merged matrix may have so many times the entries of its factors.
 const GROWTH: usize = 4;
@@ -32,22 +31,19 @@ const MAX_ENTRIES: usize = 1 << 29;
 const MAX_DEGREE: usize = 7;
 /// Largest coefficient beside a square: it multiplies errors.
 const MAX_LINEAR: f64 = 1024.0;
-/// Most calibration samples that ranges are taken from, and most multiplications to run them.
+/// Most calibration samples for ranges, and most multiplications to run them.
 const SAMPLES: usize = 64;
 const SAMPLE_WORK: u64 = 4_000_000_000;
 /// Factor on a certain range, for errors of the arithmetic.
 const CERTAIN: f64 = 1.01;
 
-/// Which calibration samples ranges are taken from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Samples {
-    /// All samples.
     All,
     /// All but those that judge the lowering.
     Searched,
 }
 
-/// The range of a tensor's values.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub middle: f64,
@@ -57,7 +53,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Makes a span from ends; its half can be divided by.
+    /// The half of the span can be divided by.
     fn new([low, high]: [f64; 2], margin: f64, certain: bool) -> Self {
         Self { middle: f64::midpoint(low, high), half: usable((high - low) / 2.0) * margin, certain }
     }
@@ -67,7 +63,6 @@ impl Span {
     }
 }
 
-/// The known range of a tensor's values.
 struct KnownRange {
     ends: [f64; 2],
     /// Factor on the range, for values beyond it.
@@ -100,7 +95,6 @@ struct Origin {
     vector: Option<VectorId>,
 }
 
-/// The state of a lowering: vectors so far, and each node's value as a wire.
 pub(super) struct Emitter<'a> {
     pub(super) graph: &'a FloatGraph,
     pub(super) options: &'a Options,
@@ -111,7 +105,6 @@ pub(super) struct Emitter<'a> {
     pub(super) bounds: Vec<Option<Bounds>>,
     origins: Vec<Origin>,
     pub(super) wires: Vec<Wire>,
-    /// Vectors of nodes whose polynomials have been computed.
     computed: HashMap<NodeId, VectorId>,
     entries: usize,
     pub(super) approximations: Vec<Approximation>,
@@ -156,19 +149,17 @@ pub(super) fn emit(
     Ok((Program { vectors: e.vectors }, e.approximations))
 }
 
-/// Returns the error for a node that cannot be lowered, with the reason.
 pub(super) fn unsupported(graph: &FloatGraph, id: NodeId, what: &str) -> BackendError {
     let node = &graph.nodes[id];
     BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what: what.into() }
 }
 
-/// Returns a range that can be divided by: 1 in place of one that is not positive and finite.
+/// Returns 1 in place of a range that is not positive and finite.
 pub(super) fn usable(range: f64) -> f64 {
     if range > 0.0 && range.is_finite() { range } else { 1.0 }
 }
 
 impl Emitter<'_> {
-    /// Adds the input's vector, scaled by the accepted range.
     fn input(&mut self, model: &Model, samples: &[Vec<f32>]) {
         let [low, high] = model.interface.input.range.ends().map(f64::from);
         let range = usable(low.abs().max(high.abs()));
@@ -193,21 +184,18 @@ impl Emitter<'_> {
         self.wires.push(wire);
     }
 
-    /// Returns the wire of a vector.
     pub(super) fn vector_wire(&mut self, id: VectorId) -> Wire {
         let expr = Expr::from_vector(id, &self.vectors[id]);
         let shape = self.vectors[id].shape.clone();
         self.origin(expr, shape, Some(id))
     }
 
-    /// Adds an expression as an origin, and returns its values as a wire.
     fn origin(&mut self, expr: Expr, shape: Vec<usize>, vector: Option<VectorId>) -> Wire {
         let polynomial = Elementwise::identity(expr.bias.len());
         self.origins.push(Origin { expr, shape, vector });
         Wire { origin: self.origins.len() - 1, polynomial }
     }
 
-    /// Lowers a node to a wire.
     fn node(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
         let first = node.inputs[0];
         if let Some(wire) = self.lower_smooth(id)? {
@@ -233,7 +221,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// Lowers a linear operation on one tensor.
     fn linear(&mut self, id: NodeId, source: NodeId, map: &maps::Map) -> Result<Wire, BackendError> {
         let shape = self.graph.nodes[id].shape.clone();
         if map.matrix.is_diagonal() {
@@ -257,7 +244,6 @@ impl Emitter<'_> {
         Ok(self.origin(expr.mapped(map), shape, None))
     }
 
-    /// Returns the values of a node as an expression.
     pub(super) fn expr(&mut self, id: NodeId) -> Result<Expr, BackendError> {
         let Wire { origin, polynomial } = &self.wires[id];
         if polynomial.degree() > 1 {
@@ -283,7 +269,6 @@ impl Emitter<'_> {
         Ok(self.origin(sum, self.graph.nodes[id].shape.clone(), None))
     }
 
-    /// Lowers the product of two tensors.
     fn product(&mut self, id: NodeId, a: NodeId, b: NodeId) -> Result<Wire, BackendError> {
         let degree = self.wires[a].polynomial.degree() + self.wires[b].polynomial.degree();
         if self.wires[a].origin == self.wires[b].origin && degree <= MAX_DEGREE {
@@ -308,7 +293,7 @@ impl Emitter<'_> {
         Ok(self.push_linear(id, shape.to_vec(), &expr, None))
     }
 
-    /// Returns the vector of a node, computed now if it has not been.
+    /// Computes the vector of a node at the first call.
     fn vector(&mut self, id: NodeId) -> Result<VectorId, BackendError> {
         if let Some(&vector) = self.computed.get(&id) {
             return Ok(vector);
@@ -327,7 +312,7 @@ impl Emitter<'_> {
         Ok(vector)
     }
 
-    /// Returns the vector of an origin, computed now if it has not been.
+    /// Computes the vector of an origin at the first call.
     fn base(&mut self, id: NodeId, origin: usize) -> VectorId {
         if let Some(vector) = self.origins[origin].vector {
             return vector;
@@ -338,8 +323,8 @@ impl Emitter<'_> {
         vector
     }
 
-    /// Adds a vector of a linear step. `view` gives the scale and shift of its slots; without it,
-    /// the scale is the range of its values.
+    /// Adds a vector of a linear step. `view` gives scale and shift of its slots; by default the scale is the
+    /// range of its values.
     pub(super) fn push_linear(
         &mut self,
         id: NodeId,
@@ -357,18 +342,16 @@ impl Emitter<'_> {
         self.push(id, shape, vec![scale; n], shift, Step::Linear { parts, bias: expr.bias })
     }
 
-    /// Returns the range of an expression's values.
     pub(super) fn span(&self, expr: &Expr) -> Span {
         self.known_range(intervals::expr_bounds(expr, &self.bounds), &|slots| expr.values(slots)).span()
     }
 
-    /// Returns a magnitude that values of slots stay below, up to what is known of their range.
+    /// A magnitude that values of slots stay below, as far as their range is known.
     fn magnitude(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> f64 {
         self.known_range(certain, values).magnitude()
     }
 
-    /// Chooses the range of the values of slots: the certain one, or that of the samples. NaN makes
-    /// the range of the samples unbounded.
+    /// The certain range of the values of slots, or that of the samples, which NaN makes unbounded.
     fn known_range(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> KnownRange {
         let certain = certain.map(intervals::ends).filter(|ends| ends.iter().all(|end| end.is_finite()));
         if let (Domain::Accepted, Some(ends)) = (self.options.domain, certain) {
@@ -394,7 +377,6 @@ impl Emitter<'_> {
         self.vectors.len() - 1
     }
 
-    /// Adds a polynomial of each element of a vector.
     fn polynomial(&mut self, id: NodeId, argument: VectorId, p: &Elementwise) -> Result<VectorId, BackendError> {
         let vector = &self.vectors[argument];
         let (shape, n) = (vector.shape.clone(), vector.scale.len());
@@ -412,7 +394,7 @@ impl Emitter<'_> {
         if linear.iter().chain(&constant).all(|v| v.abs() <= MAX_LINEAR) {
             return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { argument, linear, constant }));
         }
-        // Some elements have a tiny square coefficient: use factors for all of them.
+        // Some square coefficients are tiny: use factors for all elements.
         let range = self
             .magnitude(intervals::step_bounds(&quadratic(argument, &in_slots, 1.0), &self.bounds), &|slots| {
                 slots[argument].iter().enumerate().map(|(i, &v)| (c2[i] * v + c1[i]) * v + c0[i]).collect()
@@ -420,7 +402,7 @@ impl Emitter<'_> {
         Ok(self.push(id, shape, vec![range; n], 0.0, quadratic(argument, &in_slots, range)))
     }
 
-    /// Adds a polynomial that is the same for all elements, given by coefficients of powers.
+    /// Adds one polynomial for all elements, given by coefficients of powers.
     fn uniform(
         &mut self,
         id: NodeId,
@@ -442,8 +424,8 @@ impl Emitter<'_> {
         Ok(vector)
     }
 
-    /// Adds the result as the last vector: one scale for all elements, a power of two, and zeros in
-    /// other slots. For an arg max the outputs become coefficients.
+    /// Adds the result as the last vector: one scale, a power of two, and zeros in other slots. For an arg
+    /// max the outputs become coefficients.
     fn output(&mut self, mode: OutputMode) -> Result<(), BackendError> {
         let id = self.graph.output;
         let expr = self.expr(id)?;
@@ -462,7 +444,6 @@ impl Emitter<'_> {
     }
 }
 
-/// Returns the quotients of two lists.
 fn quotients(numerators: &[f64], denominators: &[f64]) -> Vec<f64> {
     numerators.iter().zip(denominators).map(|(c, s)| c / s).collect()
 }

@@ -1,5 +1,5 @@
-//! Tensors before they are computed: linear expressions in the slots of vectors, and polynomials of
-//! single elements.
+//! Tensors before they are computed: linear expressions in slots of vectors, and polynomials of single
+//! elements.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,20 @@ pub(super) struct Expr {
 }
 
 impl Expr {
-    /// Returns the values of a vector.
     pub fn from_vector(id: VectorId, vector: &Vector) -> Self {
         let parts = BTreeMap::from([(id, Sparse::diagonal(&vector.scale))]);
         Self { parts, bias: vec![vector.shift; vector.scale.len()] }
     }
 
-    /// Returns the number of entries of all matrices.
     pub fn entries(&self) -> usize {
         self.parts.values().map(Sparse::entries).sum()
     }
 
-    /// Returns the most entries that [`mapped`](Self::mapped) can make.
+    /// Most entries that [`mapped`](Self::mapped) can make.
     pub fn entries_mapped(&self, matrix: &Sparse) -> usize {
         self.parts.values().map(|part| matrix.entries_composed(part)).sum()
     }
 
-    /// Applies a linear map.
     pub fn mapped(&self, map: &Map) -> Self {
         let mut parts: BTreeMap<VectorId, Sparse> =
             self.parts.iter().map(|(id, part)| (*id, map.matrix.compose(part))).collect();
@@ -50,7 +47,6 @@ impl Expr {
         self
     }
 
-    /// Adds two expressions.
     pub fn plus(mut self, other: Self) -> Self {
         for (id, part) in other.parts {
             let sum = match self.parts.remove(&id) {
@@ -63,7 +59,6 @@ impl Expr {
         self
     }
 
-    /// Concatenates expressions.
     pub fn concatenated(exprs: Vec<Self>) -> Self {
         let rows: usize = exprs.iter().map(|e| e.bias.len()).sum();
         let (mut first, mut parts) = (0, Vec::with_capacity(exprs.len()));
@@ -82,7 +77,6 @@ impl Expr {
         self.mapped(&Map { matrix, bias: vec![0.0; rows] })
     }
 
-    /// Evaluates the expression on the slots of all vectors.
     pub fn values(&self, slots: &[Vec<f64>]) -> Vec<f64> {
         let mut sum = self.bias.clone();
         for (id, part) in &self.parts {
@@ -97,12 +91,10 @@ impl Expr {
 pub(super) struct Elementwise(pub Vec<Vec<f64>>);
 
 impl Elementwise {
-    /// Returns `x`.
     pub fn identity(n: usize) -> Self {
         Self(vec![vec![0.0; n], vec![1.0; n]])
     }
 
-    /// Returns the highest degree of the elements.
     pub fn degree(&self) -> usize {
         self.0.len() - 1
     }
@@ -114,7 +106,6 @@ impl Elementwise {
         self
     }
 
-    /// Returns the sum of two polynomials of the same argument.
     pub fn plus(&self, other: &Self) -> Self {
         let n = self.0[0].len();
         let degrees = 0..self.0.len().max(other.0.len());
@@ -126,7 +117,6 @@ impl Elementwise {
         self.0.get(degree).map_or(0.0, |list| list[i])
     }
 
-    /// Returns the product of two polynomials of the same argument.
     pub fn times(&self, other: &Self) -> Self {
         let n = self.0[0].len();
         let mut product = vec![vec![0.0; n]; self.0.len() + other.0.len() - 1];
@@ -147,7 +137,6 @@ impl Elementwise {
         rest.iter().rev().fold(start, |sum, c| sum.times(&line).plus(&Self(vec![c.clone()])))
     }
 
-    /// Returns the coefficients, if all elements have the same.
     pub fn uniform(&self) -> Option<Vec<f64>> {
         self.0.iter().map(|list| list.iter().all(|c| *c == list[0]).then(|| list[0])).collect()
     }

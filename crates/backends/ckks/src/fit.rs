@@ -1,5 +1,4 @@
-//! Functions as polynomials: interpolation at Chebyshev points, with the least degree within the
-//! allowed error.
+//! Functions as polynomials: interpolation at Chebyshev points, with the least degree within the tolerance.
 
 use std::f64::consts::PI;
 
@@ -13,15 +12,13 @@ const POINTS: usize = 4001;
 /// A function that polynomials replace.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub(super) struct Approximation {
-    /// The node.
     pub node: String,
-    /// Its operation.
     pub op: &'static str,
     /// The range that the polynomials hold on.
     pub range: [f64; 2],
     /// Whether no accepted input leaves the range.
     pub certain: bool,
-    /// Degrees of the polynomials, which are applied one after the other.
+    /// Degrees of the polynomials, applied one after the other.
     pub degrees: Vec<usize>,
     /// The function's largest value on the range.
     pub largest: f64,
@@ -35,17 +32,14 @@ pub(super) struct Fit {
     pub error: f64,
 }
 
-/// Returns points of [-1, 1].
 fn grid() -> impl Iterator<Item = f64> {
     (0..POINTS).map(|i| 2.0 * i as f64 / (POINTS - 1) as f64 - 1.0)
 }
 
-/// Returns the largest magnitude of a polynomial on `[-half, half]`.
 pub(super) fn largest_magnitude_on(polynomial: &Polynomial, half: f64) -> f64 {
     tacit_floats::largest_magnitude(grid().map(|t| polynomial.at(half * t)))
 }
 
-/// A function on `middle - half .. middle + half`.
 pub(super) struct Ranged<'f> {
     pub f: &'f (dyn Fn(f64) -> f64 + Sync),
     pub middle: f64,
@@ -55,20 +49,19 @@ pub(super) struct Ranged<'f> {
 }
 
 impl<'f> Ranged<'f> {
-    /// Samples the function. The unit of errors is its largest value, or `share` of the argument's
-    /// largest value if that is more.
+    /// The unit of errors is the function's largest value, or `share` of the argument's largest value if that
+    /// is more.
     pub fn new(f: &'f (dyn Fn(f64) -> f64 + Sync), middle: f64, half: f64, share: f64) -> Self {
         let top = grid().map(|t| f(middle + half * t)).map(f64::abs).fold(0.0, tacit_floats::larger);
         Self { f, middle, half, top: top.max(share * (middle.abs() + half)) }
     }
 
-    /// Returns the ends of the range.
     pub fn ends(&self) -> [f64; 2] {
         [self.middle - self.half, self.middle + self.half]
     }
 
-    /// Returns the polynomial of least degree with an error of `tolerance` at most, for the
-    /// function divided by its largest value.
+    /// The polynomial of least degree with an error of at most `tolerance`, for the function divided by its
+    /// largest value.
     pub fn fit(&self, tolerance: f64) -> Option<Fit> {
         let top = if self.top > 0.0 { self.top } else { 1.0 };
         let fit = fit_within(&|t| (self.f)(self.middle + self.half * t) / top, tolerance);
@@ -76,7 +69,6 @@ impl<'f> Ranged<'f> {
     }
 }
 
-/// Interpolates with degree `degree`.
 pub(super) fn interpolate(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit> {
     let count = degree + 1;
     let values: Vec<f64> = (0..count).map(|j| f(angle(j, count).cos())).collect();
@@ -85,8 +77,7 @@ pub(super) fn interpolate(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit> 
         sum * if k == 0 { 1.0 } else { 2.0 } / count as f64
     });
     let mut coefficients: Vec<f64> = coefficients.collect();
-    // Drops the rounding errors in coefficients that are zero for an odd or even function: each
-    // would cost products.
+    // Drop rounding errors of the zero coefficients of odd and even functions: each would cost products.
     let largest = tacit_floats::largest_magnitude(coefficients.iter().copied());
     coefficients.iter_mut().filter(|c| c.abs() < largest * 1e-14).for_each(|c| *c = 0.0);
     let polynomial = Polynomial::new(Basis::Chebyshev, &coefficients).ok()?;
@@ -94,13 +85,11 @@ pub(super) fn interpolate(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit> 
     Some(Fit { polynomial, error })
 }
 
-/// Returns the angle of point `j` of `count`.
 fn angle(j: usize, count: usize) -> f64 {
     PI * (j as f64 + 0.5) / count as f64
 }
 
-/// Returns the interpolation of least degree with an error of `tolerance` at most, or else the best
-/// one.
+/// The interpolation of least degree with an error of at most `tolerance`, or else the best one.
 pub(super) fn fit_within(f: &dyn Fn(f64) -> f64, tolerance: f64) -> Option<Fit> {
     let mut best: Option<Fit> = None;
     for degree in DEGREES {

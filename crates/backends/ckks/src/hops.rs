@@ -1,17 +1,15 @@
-//! The fewest key switches that a rotation by each distance takes with given rotation keys.
+//! The fewest key switches of a rotation by each distance, with given rotation keys.
 //!
-//! A rotation by a distance without a key is made of rotations that have one ("hops"). Distances
-//! are integers modulo the number n of slots, and a key leads from each distance to another: this
-//! is the Cayley graph of Z_n whose generators are the rotations with a key, and the fewest hops
-//! are shortest paths from 0. At one level every hop is one key switch, so fewest hops are least
-//! time.
+//! A rotation by a distance without a key is made of rotations that have one ("hops"). Distances are integers
+//! modulo the number n of slots, and a key leads from each distance to another: the Cayley graph of Z_n,
+//! whose generators are the rotations with a key. The fewest hops are shortest paths from 0. At one level
+//! every hop is one key switch, so fewest hops are least time.
 
 use std::collections::VecDeque;
 
 /// Hops to a distance that no sum of generators reaches.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// The fewest hops to each distance.
 #[derive(Clone)]
 pub(super) struct Hops {
     /// Hops from 0 to each distance.
@@ -20,7 +18,6 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    /// Computes the hops from 0 to all `n` distances.
     pub fn new(n: usize, generators: impl IntoIterator<Item = i64>) -> Self {
         let mut hops = Self { counts: vec![NEVER; n], generators: Vec::new() };
         hops.counts[0] = 0;
@@ -29,7 +26,6 @@ impl Hops {
         hops
     }
 
-    /// Adds a generator.
     pub fn add(&mut self, generator: i64) {
         let n = self.counts.len();
         let step = generator.rem_euclid(n as i64) as usize;
@@ -37,7 +33,7 @@ impl Hops {
             return;
         }
         self.generators.push(step as i64);
-        // Vertices whose step by the new generator reaches a distance sooner, nearest first.
+        // Vertices from which the new generator reaches a distance sooner, nearest first.
         let mut nearer: Vec<usize> = Vec::new();
         for vertex in 0..n {
             let reached = (vertex + step) % n;
@@ -49,8 +45,7 @@ impl Hops {
         self.relax(nearer.into());
     }
 
-    /// Updates hops from the vertices in `queue`. A vertex is visited again whenever it has come
-    /// nearer.
+    /// Updates hops from the vertices in `queue`, which return to it whenever they come nearer.
     fn relax(&mut self, mut queue: VecDeque<usize>) {
         let n = self.counts.len();
         while let Some(vertex) = queue.pop_front() {

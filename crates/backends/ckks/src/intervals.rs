@@ -6,7 +6,6 @@ use super::expr::Expr;
 use super::program::{Step, VectorId};
 use super::sparse::Sparse;
 
-/// Interval ends of each element.
 pub(super) type Bounds = Vec<[f64; 2]>;
 
 /// Points at which a function is sampled over an interval.
@@ -14,7 +13,6 @@ const POINTS: usize = 33;
 
 /// A function of each element, for its range over an interval.
 pub(super) struct Image<'f> {
-    /// The function, of real values.
     pub f: &'f (dyn Fn(f64) -> f64 + Sync),
     /// Scale and shift of the argument: its value is `scale * slot + shift`.
     pub argument: [f64; 2],
@@ -25,7 +23,6 @@ pub(super) struct Image<'f> {
 }
 
 impl Image<'_> {
-    /// Returns the interval of one element.
     fn interval(&self, [low, high]: [f64; 2]) -> [f64; 2] {
         let [scale, shift] = self.argument;
         let values: [f64; POINTS] =
@@ -38,13 +35,12 @@ impl Image<'_> {
         [(low_value - slack) / self.unit, (high_value + slack) / self.unit]
     }
 
-    /// Returns the intervals of all elements.
     pub fn bounds(&self, argument: &Bounds) -> Bounds {
         argument.par_iter().map(|&interval| self.interval(interval)).collect()
     }
 }
 
-/// Returns the interval around all of these; unbounded if one end is NaN.
+/// The interval around all of these; unbounded if one end is NaN.
 pub(super) fn ends(intervals: impl IntoIterator<Item = [f64; 2]>) -> [f64; 2] {
     intervals.into_iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], [l, h]| {
         match l.is_nan() || h.is_nan() {
@@ -54,30 +50,27 @@ pub(super) fn ends(intervals: impl IntoIterator<Item = [f64; 2]>) -> [f64; 2] {
     })
 }
 
-/// Returns the interval of products.
 fn times([a, b]: [f64; 2], [c, d]: [f64; 2]) -> [f64; 2] {
     ends([a * c, a * d, b * c, b * d].map(|v| [v, v]))
 }
 
-/// Returns the interval of sums.
 fn plus([a, b]: [f64; 2], [c, d]: [f64; 2]) -> [f64; 2] {
     [a + c, b + d]
 }
 
-/// Returns the range of `square v^2 + linear v + constant` over an interval.
+/// The range of `square v^2 + linear v + constant` over an interval.
 fn quadratic([low, high]: [f64; 2], [square, linear, constant]: [f64; 3]) -> [f64; 2] {
     let vertex = -linear / (2.0 * square);
     let inside = (low < vertex && vertex < high).then_some(vertex);
     ends([low, high].into_iter().chain(inside).map(|v| [(square * v + linear) * v + constant; 2]))
 }
 
-/// Returns the intervals of a matrix times a vector.
 fn apply_matrix(matrix: &Sparse, bounds: &Bounds) -> Bounds {
     let rows = (0..matrix.rows()).into_par_iter();
     rows.map(|i| matrix.row(i).fold([0.0; 2], |sum, (c, v)| plus(sum, times([v, v], bounds[c])))).collect()
 }
 
-/// Returns the intervals of `sum M_k v_k + bias`; `None` if a vector has none.
+/// Intervals of `sum M_k v_k + bias`; `None` if a vector has none.
 fn sum<'a>(
     parts: impl Iterator<Item = (&'a VectorId, &'a Sparse)>,
     bias: &[f64],
@@ -91,13 +84,11 @@ fn sum<'a>(
     Some(sum)
 }
 
-/// Returns the intervals of an expression's values; `None` if a vector has none.
 pub(super) fn expr_bounds(expr: &Expr, bounds: &[Option<Bounds>]) -> Option<Bounds> {
     sum(expr.parts.iter(), &expr.bias, bounds)
 }
 
-/// Returns the intervals of a step's result; `None` for polynomials, and where an argument has
-/// none.
+/// Intervals of a step's result; `None` for polynomials, and where an argument has none.
 pub(super) fn step_bounds(step: &Step, bounds: &[Option<Bounds>]) -> Option<Bounds> {
     match step {
         Step::Input | Step::Polynomial { .. } => None,
@@ -115,7 +106,6 @@ pub(super) fn step_bounds(step: &Step, bounds: &[Option<Bounds>]) -> Option<Boun
     }
 }
 
-/// Computes each interval from its index and the old one; `None` if there are none.
 fn map_bounds(
     bounds: &[Option<Bounds>],
     argument: VectorId,

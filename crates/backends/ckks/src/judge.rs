@@ -1,5 +1,5 @@
-//! Judges a lowered network in the clear: compares its answers with those of the float network on
-//! samples, on extreme inputs and on inputs drawn from the accepted range.
+//! Judges a lowered network in the clear, by the float network's answers to samples, to extreme inputs and to
+//! inputs drawn from the accepted range.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -13,17 +13,15 @@ use super::program::Program;
 use tacit_backend_api::classes::{class, flip_probability, interval, relative_error, spread, told};
 use tacit_backend_api::{BackendError, DryRun};
 
-/// An answer counts as wrong if its error exceeds twice the largest measured one by more than this
-/// share of the outputs' range. A client refuses outputs that exceed their range by more than it.
+/// An answer counts as wrong if its error exceeds twice the largest measured one by more than this share of
+/// the outputs' range. A client refuses outputs that exceed their range by more.
 const SLACK: f64 = 1.0 / 64.0;
 
-/// An input, and the float network's result.
 struct Case {
     input: Vec<f32>,
     expected: Vec<f32>,
 }
 
-/// The inputs that judge a lowering.
 pub(super) struct Judge {
     mode: OutputMode,
     /// Factor from the network's results to an answer.
@@ -36,88 +34,73 @@ pub(super) struct Judge {
     spread: f64,
 }
 
-/// How calibration samples were used.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Samples {
-    /// Number of samples that ranges are taken from.
     pub searched: usize,
     /// Number of samples that judge the lowering.
     pub held_out: usize,
 }
 
-/// The expected agreement on other inputs like the samples that judge.
+/// Expected agreement on other inputs like the judging samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Expected {
-    /// Expected share that gets the float network's class.
     pub share: f64,
     /// Ends of its 95 % interval.
     pub interval: [f64; 2],
 }
 
-/// Results for the inputs of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct TrialCounts {
     pub inputs: usize,
     /// Inputs for which a tensor left the domain of its polynomial or bootstrap.
     #[serde(rename = "left")]
     pub outside_domain: usize,
-    /// Inputs whose answer a client refuses.
     pub refused: usize,
     /// Inputs whose answer is wrong, and no client notices.
     pub wrong: usize,
 }
 
-/// The verdict on a lowering.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Judged {
     pub samples: Samples,
-    /// Share of the judging samples that get the float network's class; `None` if samples were made
-    /// up.
+    /// Share of the judging samples with the float network's class; `None` if samples were made up.
     pub agreement: Option<f64>,
     pub expected: Option<Expected>,
-    /// Mean over these samples of the outputs' root mean square error, as a share of the outputs'
-    /// range.
+    /// Mean over these samples of the outputs' root mean square error, as a share of their range.
     pub output_error: f64,
-    /// Largest distance from the float network, as a share of the outputs' range, over the answers
-    /// that no client refuses and for which no tensor left its domain.
+    /// Largest distance from the float network, as a share of the outputs' range, over answers that no client
+    /// refuses and for which no tensor left its domain.
     #[serde(rename = "off")]
     pub max_deviation: f64,
-    /// Results on judging samples, extreme inputs, and inputs drawn from the accepted range.
+    /// On judging samples, extreme inputs, and inputs drawn from the accepted range.
     pub tried: [TrialCounts; 3],
 }
 
-/// Runs in the clear that include everything both parties compute.
+/// Runs in the clear of everything that both parties compute.
 pub(super) struct Runs<'r> {
     pub rehearse: &'r dyn Fn(&[&[f32]]) -> Vec<DryRun>,
-    /// Returns whether a client refuses an answer.
     pub refuses: &'r dyn Fn(&[f64]) -> bool,
-    /// The largest error that is stated for answers: an answer that is off by more is wrong.
+    /// The stated error: an answer that is off by more is wrong.
     pub stated: f64,
 }
 
-/// The result of one input.
 struct Outcome {
     outputs: Vec<f64>,
     left_domain: bool,
 }
 
-/// Returns the largest distance of outputs from `multiplier` times the wanted values; NaN if either
-/// is NaN.
+/// Largest distance of outputs from `multiplier` times the wanted values; NaN if either is.
 fn distance(outputs: &[f64], expected: &[f32], multiplier: f64) -> f64 {
     tacit_floats::largest_magnitude(outputs.iter().zip(expected).map(|(v, w)| v - f64::from(*w) * multiplier))
 }
 
-/// Returns whether a distance is at most `limit`; false for NaN.
 fn is_within(distance: f64, limit: f64) -> bool {
     distance <= limit
 }
 
 impl Judge {
-    /// Makes a judge with the float network's results.
-    ///
     /// # Errors
-    /// [`BackendError::Graph`], the error of [`run`], if an input does not have as many values as
-    /// the network's input.
+    /// [`BackendError::Graph`] if an input has another number of values than the network's input.
     pub fn new(model: &Model) -> Result<Self, BackendError> {
         let calibration = &model.calibration;
         let (searched, held_out) = calibration.split(&model.graph);
@@ -137,12 +120,10 @@ impl Judge {
         })
     }
 
-    /// Returns whether the judging samples are held out: ranges are not taken from them.
     pub fn holds_out(&self) -> bool {
         self.samples.held_out > 0
     }
 
-    /// Returns whether the client learns the best class and no outputs.
     fn reveals_class_only(&self) -> bool {
         self.mode == OutputMode::Top1
     }
@@ -171,7 +152,6 @@ impl Judge {
         }
     }
 
-    /// Returns the results for the inputs of one kind.
     fn trial_counts(&self, cases: &[Case], outcomes: &[Outcome], unit: f64, max_deviation: f64) -> TrialCounts {
         let max_distance = (2.0 * max_deviation + SLACK) * unit;
         let pairs = cases.iter().zip(outcomes);
@@ -184,26 +164,24 @@ impl Judge {
         }
     }
 
-    /// Returns whether a client refuses an answer whose range is `unit`.
+    /// Whether a client refuses an answer whose range is `unit`.
     fn refuses(&self, outcome: &Outcome, unit: f64) -> bool {
         !self.reveals_class_only() && !outcome.outputs.iter().all(|v| v.abs() <= unit * (1.0 + SLACK))
     }
 
-    /// Returns whether an answer is right that may be off by `max_distance`.
     fn is_right(&self, case: &Case, outcome: &Outcome, max_distance: f64) -> bool {
         match self.reveals_class_only() {
-            // If no tensor left its range, classes differ only where they are nearly tied.
+            // If no tensor left its range, classes differ only near ties.
             true => !outcome.left_domain || case.has_class_of(outcome),
             false => is_within(case.distance(outcome), max_distance),
         }
     }
 
-    /// Runs a program on all cases.
     fn outcomes(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
         cases.chunks(LANES).flat_map(|chunk| self.chunk_outcomes(program, chunk)).collect()
     }
 
-    /// Runs a program on at most [`LANES`] cases side by side.
+    /// Runs a program on up to [`LANES`] cases side by side.
     fn chunk_outcomes(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
         let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
         let mut left_domain = [false; LANES];
@@ -227,8 +205,8 @@ impl Judge {
         outcomes.collect()
     }
 
-    /// Judges complete runs, with errors of the arithmetic and all limits. Agreement is that of
-    /// `judged`, or worse; expected agreement and output errors are copied from it.
+    /// Judges complete runs, with all limits and errors of the arithmetic. Agreement is that of `judged`, or
+    /// worse; expected agreement and output errors are copied.
     pub fn judge_runs(&self, judged: &Judged, runs: &Runs<'_>) -> Judged {
         let mut verdict = judged.clone();
         let mut same = 0;
@@ -257,35 +235,29 @@ impl Judge {
 }
 
 impl Judged {
-    /// Returns the number of inputs that get a wrong answer unnoticed.
     pub fn wrong(&self) -> usize {
         self.tried.iter().map(|tried| tried.wrong).sum()
     }
 
-    /// Returns the number of inputs that get no answer.
     pub fn refused(&self) -> usize {
         self.tried.iter().map(|tried| tried.refused).sum()
     }
 
-    /// Returns the number of inputs for which a tensor left its domain.
     pub fn outside_domain(&self) -> usize {
         self.tried.iter().map(|tried| tried.outside_domain).sum()
     }
 }
 
 impl Case {
-    /// Returns the distance of outputs from the wanted ones.
     fn distance(&self, outcome: &Outcome) -> f64 {
         distance(&outcome.outputs, &self.expected, 1.0)
     }
 
-    /// Returns whether outputs have the wanted class.
     fn has_class_of(&self, outcome: &Outcome) -> bool {
         class(&self.expected) == class(&outcome.outputs)
     }
 }
 
-/// Runs the float network on inputs.
 fn cases(model: &Model, inputs: Vec<Vec<f32>>) -> Result<Vec<Case>, BackendError> {
     inputs.into_par_iter().map(|input| Ok(Case { expected: run(&model.graph, &input)?, input })).collect()
 }
@@ -294,7 +266,7 @@ fn sum(a: f64, b: f64) -> f64 {
     a + b
 }
 
-/// Returns the probability that the class changes; 1 if an output is NaN.
+/// Returns 1 if an output is NaN.
 fn class_change_probability(expected: &[f32], outcome: &Outcome) -> f64 {
     let probability = flip_probability(expected, &outcome.outputs);
     if probability.is_nan() { 1.0 } else { probability }

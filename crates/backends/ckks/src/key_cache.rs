@@ -9,24 +9,21 @@ use super::public::MAX_KEY_BYTES;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::UploadName;
 
-/// Most files that are remembered as checked. When more come, all are forgotten and checked again.
+/// Most files remembered as checked. When more come, all are forgotten.
 const MAX_CHECKED: usize = 1 << 12;
 
-/// Most bytes of derived keys that are cached.
 const MAX_DERIVED_BYTES: u64 = 4 << 30;
 
-/// The key sets of a server: [`MAX_KEY_BYTES`] at most in memory, uploads in progress included.
-/// When room is needed, sets without a file that no connection uses are dropped, the longest unused
-/// first.
+/// The key sets of a server: [`MAX_KEY_BYTES`] at most in memory, with uploads in progress. For room, sets
+/// without a file that no connection uses are dropped, the longest unused first.
 #[derive(Default)]
 pub(super) struct KeySets(Mutex<Cache>);
 
-/// The cached sets, and the counts of bytes that limit them.
 #[derive(Default)]
 struct Cache {
     sets: HashMap<UploadName, Entry>,
     clock: u64,
-    /// Bytes of the complete sets whose uploads are in progress.
+    /// Bytes of the complete sets of uploads in progress.
     promised: u64,
     /// Bytes of uploads in progress that have arrived.
     arrived: u64,
@@ -34,12 +31,12 @@ struct Cache {
     open: HashMap<FileState, (Weak<KeySet>, u64)>,
     /// Files whose keys have been checked.
     checked: HashSet<FileState>,
-    /// Sets together with their derived keys, the most recently used last.
+    /// Sets with their derived keys, the most recently used last.
     derived: Vec<(UploadName, Entry)>,
 }
 
 impl Cache {
-    /// Returns the bytes of sets in use and of uploads in progress.
+    /// Bytes of sets in use and of uploads in progress.
     fn reserved_bytes(&mut self) -> u64 {
         self.open.retain(|_, (set, _)| set.strong_count() > 0);
         let used: u64 = self.sets.values().filter(|entry| !entry.is_idle()).map(|entry| entry.bytes).sum();
@@ -47,7 +44,7 @@ impl Cache {
         used.saturating_add(self.promised).saturating_add(paged)
     }
 
-    /// Returns the set of this name with its derived keys, now the most recently used.
+    /// Makes the set the most recently used one.
     fn find_derived(&mut self, name: &UploadName) -> Option<Arc<KeySet>> {
         let index = self.derived.iter().position(|(set_name, _)| set_name == name)?;
         let entry = self.derived.remove(index);
@@ -56,13 +53,11 @@ impl Cache {
         Some(keys)
     }
 
-    /// Returns the bytes of derived keys.
     fn derived_bytes(&self) -> u64 {
         self.derived.iter().map(|(_, entry)| entry.bytes).sum()
     }
 }
 
-/// A cached set.
 struct Entry {
     keys: Arc<KeySet>,
     bytes: u64,
@@ -71,13 +66,12 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns whether no connection uses the set.
     fn is_idle(&self) -> bool {
         Arc::strong_count(&self.keys) == 1
     }
 }
 
-/// Room reserved for a set whose upload is in progress; dropping it gives the room back.
+/// Room for a set whose upload is in progress; given back on drop.
 pub(super) struct Room<'a> {
     sets: &'a KeySets,
     bytes: u64,
@@ -89,7 +83,6 @@ impl KeySets {
         self.0.lock().expect("nothing panics while it holds the key sets")
     }
 
-    /// Returns the set of this name, if it is in memory.
     pub fn find(&self, name: &UploadName) -> Option<Arc<KeySet>> {
         let mut cache = self.lock();
         cache.clock += 1;
@@ -99,8 +92,8 @@ impl KeySets {
         Some(entry.keys.clone())
     }
 
-    /// Reserves room for a set beside sets in use and uploads in progress, if there is enough.
-    /// Drops no idle set yet: a mere request must not take anything from other clients.
+    /// Reserves room beside sets in use and uploads in progress. Drops no idle set yet: a mere request must
+    /// not take anything from other clients.
     pub fn reserve(&self, bytes: u64) -> Option<Room<'_>> {
         let mut cache = self.lock();
         if cache.reserved_bytes().saturating_add(bytes) > MAX_KEY_BYTES {
@@ -110,9 +103,8 @@ impl KeySets {
         Some(Room { sets: self, bytes, arrived: 0 })
     }
 
-    /// Returns the set of a file: the one that other connections have open, or a new one from
-    /// `open`. `open` gets a memory budget in bytes: `bytes`, or the room that is left if that is
-    /// less.
+    /// Returns the set of a file that other connections have open, or a new one. `open` gets its memory
+    /// budget: `bytes`, or the room that is left if that is less.
     pub fn open(&self, file: FileState, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
         let mut cache = self.lock();
         if let Some(set) = cache.open.get(&file).and_then(|(set, _)| set.upgrade()) {
@@ -124,12 +116,9 @@ impl KeySets {
         set
     }
 
-    /// Returns the set of this name with its derived keys, made by `make` if they are not cached.
-    /// They take `bytes` more and stay cached for the next connection; idle sets are dropped for
-    /// them, the oldest first.
-    ///
-    /// # Errors
-    /// The errors of `make`.
+    /// Returns the set of this name with its derived keys, made by `make` if they are not cached. They take
+    /// `bytes` more and stay cached for the next connection; idle sets are dropped for them, the oldest
+    /// first.
     pub fn complete(
         &self,
         name: &UploadName,
@@ -139,8 +128,7 @@ impl KeySets {
         if let Some(keys) = self.lock().find_derived(name) {
             return Ok(keys);
         }
-        // Derivation takes seconds, so the lock is free meanwhile. If two connections derive, the
-        // first result stays.
+        // Derivation takes seconds, so the lock is free meanwhile. Of two results, the first one stays.
         let keys = Arc::new(make()?);
         let mut cache = self.lock();
         if let Some(keys) = cache.find_derived(name) {
@@ -154,12 +142,11 @@ impl KeySets {
         Ok(keys)
     }
 
-    /// Drops the derived keys of the set of this name, which is no longer complete.
+    /// Drops derived keys of a set that is no longer complete.
     pub fn forget(&self, name: &UploadName) {
         self.lock().derived.retain(|(set_name, _)| set_name != name);
     }
 
-    /// Drops sets that no connection uses.
     pub fn forget_idle(&self) {
         let mut cache = self.lock();
         let sets: Vec<Entry> = cache.sets.extract_if(|_, entry| entry.is_idle()).map(|(_, entry)| entry).collect();
@@ -169,13 +156,11 @@ impl KeySets {
         drop((sets, derived));
     }
 
-    /// Returns whether the keys of a file have been checked.
     pub fn is_checked(&self, file: &FileState) -> bool {
         self.lock().checked.contains(file)
     }
 
-    /// Records that the keys of a file have been checked, so that a mere request does not read the
-    /// file through again.
+    /// A mere request must not read a file through again.
     pub fn note_checked(&self, file: FileState) {
         let mut cache = self.lock();
         if cache.checked.len() >= MAX_CHECKED {
@@ -184,16 +169,14 @@ impl KeySets {
         cache.checked.insert(file);
     }
 
-    /// Forgets that a file was checked, because a key of it failed: the next request checks it
-    /// again.
+    /// A key of the file failed: the next request checks it again.
     pub fn forget_checked(&self, file: &FileState) {
         self.lock().checked.remove(file);
     }
 }
 
 impl Room<'_> {
-    /// Counts `bytes` more that have arrived and drops idle sets where room is needed. Returns
-    /// whether there is room.
+    /// Counts `bytes` more that have arrived, and drops idle sets for them. Returns whether there is room.
     pub fn add_arrived(&mut self, bytes: u64) -> bool {
         let mut dropped = Vec::new();
         let mut cache = self.sets.lock();
@@ -209,12 +192,11 @@ impl Room<'_> {
             };
             dropped.extend(cache.sets.remove(&oldest));
         }
-        // Freeing large sets takes a while: release the lock first.
         drop(cache);
         true
     }
 
-    /// Puts the complete set under its name. If two uploads have one name, the first set stays.
+    /// If two uploads have one name, the first set stays.
     pub fn fill(self, name: UploadName, keys: KeySet) -> Arc<KeySet> {
         let mut cache = self.sets.lock();
         cache.clock += 1;

@@ -1,4 +1,4 @@
-//! Keys, costs and the public part of a frame, with a way to compute rotations.
+//! Keys, costs and the public part of a frame with a way to compute rotations.
 
 use std::collections::BTreeSet;
 
@@ -18,44 +18,35 @@ use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
 use tacit_backend_api::{BackendError, Costs, PartyCost, PhaseCost, Work};
 use tacit_two_party::cheetah::{self, TrafficOf};
 
-/// Factor on the estimated deviation: decrypted outputs are taken to be within so many deviations
-/// of the reference. If errors are Gaussian and the estimate is a third of the truth, one output in
-/// a thousand is not.
+/// Decrypted outputs are taken to be within so many estimated deviations of the reference. If errors are
+/// Gaussian and the estimate is a third of the truth, one output in a thousand is not.
 const DEVIATIONS: f64 = 10.0;
 
-/// The keys that a frame needs, and its costs.
 pub(super) struct Draft<'a> {
     frame: &'a Frame,
     options: &'a Options,
-    /// Every key of every step.
     pub needs: Vec<KeyId>,
     pub steps: Vec<StepRecord>,
     pub work: Work,
-    /// Bytes of encoded weights and bootstrap tables, which all connections share.
+    /// Bytes of encoded weights and bootstrap tables.
     pub weights: u64,
-    /// Bytes of the plan's matrices, from which weights are encoded.
     matrices: u64,
     /// Most bytes that one matrix takes while it is encoded.
     encoding: u64,
     most_held: u64,
 }
 
-/// Bytes of a server process without any model: code, threads, TLS, its database. Measured: 24 to
-/// 26 MB.
+/// Bytes of a server process without any model. Measured: 24 to 26 MB.
 const PROGRAM: u64 = 26 << 20;
 
 /// Adds an eighth for gaps that the allocator cannot return to the system. Measured
-/// (`scripts/server_memory.py`) for SqueezeNet with squares, 3.12 GB without gaps: 2.42 GB with one
-/// thread, 3.10 with four, 3.11 with eight.
+/// (`scripts/server_memory.py`) for SqueezeNet with squares, 3.12 GB without gaps: 2.42 GB with one thread,
+/// 3.10 with four, 3.11 with eight.
 fn with_gaps(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
 impl<'a> Draft<'a> {
-    /// Collects the needs of all steps.
-    ///
-    /// # Errors
-    /// None in practice.
     pub fn new(
         frame: &'a Frame,
         options: &'a Options,
@@ -72,9 +63,6 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the keys that are sent, each once, and those that the server derives.
-    ///
-    /// # Errors
-    /// None in practice.
     pub fn sent(&self) -> Result<SentKeys, BackendError> {
         let keys = merge_needs(&self.needs);
         if self.options.derive {
@@ -84,7 +72,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Adds the keys, costs and record of one step.
     fn step(&mut self, id: VectorId, bootstrapper: Option<&Bootstrapper>) -> Result<(), BackendError> {
         let (vector, place) = (&self.frame.program.vectors[id], self.frame.places[id]);
         let mut record = StepRecord {
@@ -128,7 +115,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Adds a bootstrap. Its diagonals are stored transformed.
+    /// Adds a bootstrap, whose diagonals are stored transformed.
     fn bootstrap(&mut self, boot: &Bootstrapper) {
         let parameters = self.frame.context.parameters();
         self.needs.extend(boot.keys());
@@ -143,8 +130,7 @@ impl<'a> Draft<'a> {
         boot.switches().into_iter().for_each(|(level, count)| self.switches(level, count as u64));
     }
 
-    /// Returns the relinearisations of a step whose result is at `result_level`: the level, and how
-    /// many.
+    /// Level and number of the relinearisations of a step whose result is at `result_level`.
     pub fn relinearisations(step: &Step, result_level: usize) -> Vec<(usize, u64)> {
         match step {
             Step::Input | Step::Linear { .. } => vec![],
@@ -190,7 +176,6 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Adds the rotations of folds, which add up shares of a sum.
     fn folds(&mut self, folds: &[usize], level: usize, record: &mut StepRecord) {
         let context = &self.frame.context;
         let elements = folds.iter().map(|distance| context.rotation_element(*distance as i64));
@@ -200,18 +185,17 @@ impl<'a> Draft<'a> {
         self.switches(level, folds.len() as u64);
     }
 
-    /// Returns the server's bytes while it computes for one client, with keys of `stored` bytes.
+    /// The server's bytes while it computes for one client, with keys of `stored` bytes.
     pub fn memory(&self, stored: u64) -> u64 {
         stored + self.weights + self.most_held
     }
 
-    /// Returns the server's bytes during setup: while keys of `keys` bytes arrive or, before, while
-    /// weights are encoded.
+    /// The server's bytes while keys of `keys` bytes arrive or, before, while weights are encoded.
     fn setup_memory(&self, keys: u64) -> u64 {
         self.resident() + self.weights + self.encoding.max(keys)
     }
 
-    /// Returns the bytes of a server process that has loaded the network, and no keys.
+    /// Bytes of a server process that has loaded the network, and no keys.
     fn resident(&self) -> u64 {
         let parameters = self.frame.context.parameters();
         let primes = (parameters.primes().len() + parameters.special_primes().len()) as u64;
@@ -220,7 +204,7 @@ impl<'a> Draft<'a> {
         PROGRAM + self.matrices + tables
     }
 
-    /// Adds the products of one step: the level, and how many.
+    /// Adds products by level and number.
     fn products(&mut self, counts: &[(usize, u64)]) {
         for &(level, count) in counts {
             self.needs.push(KeyId::for_level(&self.frame.context, KeyKind::Relinearise, level));
@@ -228,26 +212,22 @@ impl<'a> Draft<'a> {
         }
         if let Some(level) = counts.iter().map(|(level, _)| *level).max() {
             let alpha = self.frame.context.parameters().alpha(level);
-            // Each product may be a stored power. Two more are multiplied, and relinearised by one
-            // switch.
+            // Each product may be a stored power. Two more are multiplied, and relinearised by one switch.
             let stored_powers = counts.iter().map(|(_, count)| *count as usize).sum::<usize>() + 2;
             self.note_held_limbs(2 * level * stored_powers + (level.div_ceil(alpha) + 4) * (level + alpha));
         }
     }
 
-    /// Notes that a step holds `limbs` limbs at once.
     fn note_held_limbs(&mut self, limbs: usize) {
         self.most_held = self.most_held.max(8 * (limbs * self.frame.context.degree()) as u64);
     }
 
-    /// Adds the work of key switches at a level.
     fn switches(&mut self, level: usize, count: u64) {
         let alpha = self.frame.context.parameters().alpha(level);
         self.work.key_switches += count;
         self.work.ntts += count * ((level.div_ceil(alpha) + 2) * (level + alpha)) as u64;
     }
 
-    /// Returns how a vector lies in its ciphertext.
     fn port(&self, id: VectorId) -> Port {
         let Layout { slots, period } = self.frame.layouts[id].clone();
         Port { level: self.frame.places[id].level, unit: self.frame.program.vectors[id].scale[0], slots, period }
@@ -267,8 +247,7 @@ impl<'a> Draft<'a> {
         let last = self.frame.program.vectors.len() - 1;
         let mut output = self.port(last);
         output.unit *= model.output_multiplier;
-        // Round up to a power of two: the estimate depends on the weights, and little of it is
-        // published.
+        // Round up to a power of two: the estimate depends on the weights.
         let before_rounding = (DEVIATIONS * deviation).log2().ceil().exp2();
         let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
         let keys: Vec<KeyRecord> = sent.keys.iter().copied().map(KeyRecord::from_id).collect();
@@ -300,7 +279,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the costs of setup and online phase. The input is at `level`, the output at level `last`.
+    /// The input is at `level`, the output at level `last`.
     fn costs(
         &self,
         keys: &[KeyRecord],
@@ -363,7 +342,6 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Returns a cost without stored bytes.
 fn without_stored_bytes(party: PartyCost) -> PartyCost {
     PartyCost { stored_bytes: 0, ..party }
 }

@@ -1,20 +1,16 @@
-//! Slot values for runs in the clear: of one input, or of several inputs side by side, so that each
-//! matrix is read once for all of them.
+//! Slot values for runs in the clear, of one input or of several side by side: each matrix is read once for
+//! all.
 
 use tacit_he::ckks::Polynomial;
 
 /// Inputs that run side by side.
 pub(super) const LANES: usize = 8;
 
-/// The value of a slot, for one input or for several.
 pub(super) trait Value: Copy + Send + Sync {
     /// Returns the same number for each input.
     fn of(value: f64) -> Self;
-    /// Returns the sum, for each input.
     fn plus(self, other: Self) -> Self;
-    /// Returns the product, for each input.
     fn times(self, other: Self) -> Self;
-    /// Evaluates a polynomial at this value.
     fn under(self, polynomial: &Polynomial) -> Self;
 }
 
@@ -56,13 +52,11 @@ impl Value for [f64; LANES] {
     }
 }
 
-/// Packs inputs of one length side by side; unused lanes are zeros.
 pub(super) fn pack_lanes(inputs: &[&[f32]]) -> Vec<[f64; LANES]> {
     let len = inputs.first().map_or(0, |x| x.len());
     (0..len).map(|i| std::array::from_fn(|lane| inputs.get(lane).map_or(0.0, |x| f64::from(x[i])))).collect()
 }
 
-/// Converts an input to doubles.
 pub(super) fn to_doubles(input: &[f32]) -> Vec<f64> {
     input.iter().map(|&v| f64::from(v)).collect()
 }

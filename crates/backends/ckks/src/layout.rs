@@ -1,8 +1,8 @@
 //! Layouts: the slot of each element of a tensor, and matrices as diagonals between layouts.
 //!
-//! An image keeps the grid of the network's input. After a stride of 2, four channels share the
-//! places of one (multiplexed packing, [MPCNN22]), so a convolution moves slots over few distances.
-//! A tensor that fills only a part of the slots is repeated.
+//! An image keeps the grid of the network's input. After a stride of 2, four channels share the places of one
+//! (multiplexed packing, [MPCNN22]), so a convolution moves slots over few distances. A tensor that fills a
+//! part of the slots is repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,6 @@ use tacit_he::ckks::Complex;
 
 use super::sparse::Sparse;
 
-/// Slots of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     /// Slot of each element, below `period`.
@@ -19,7 +18,6 @@ pub(super) struct Layout {
     pub period: usize,
 }
 
-/// Returns channels, rows and columns.
 fn image_shape(shape: &[usize]) -> [usize; 3] {
     match *shape {
         [c, h, w] => [c, h, w],
@@ -28,14 +26,12 @@ fn image_shape(shape: &[usize]) -> [usize; 3] {
     }
 }
 
-/// Returns the largest power of two by which `part` fits into `total`; 1 if `part` is larger.
 fn repetitions(total: usize, part: usize) -> usize {
     if part > total { 1 } else { 1 << (total / part).ilog2() }
 }
 
 impl Layout {
-    /// Returns the layout of a tensor in a network with inputs of shape `input`, among `n` slots;
-    /// `None` if the tensor does not fit.
+    /// Layout in a network with inputs of shape `input`, among `n` slots; `None` if the tensor does not fit.
     pub fn new(shape: &[usize], input: &[usize], n: usize) -> Option<Self> {
         let ([channels, h, w], [_, gh, gw]) = (image_shape(shape), image_shape(input));
         let count = channels * h * w;
@@ -55,12 +51,11 @@ impl Layout {
         Self::from_slots(slots.collect(), n).or_else(|| Self::tight(count, n))
     }
 
-    /// Returns the layout of `count` elements without gaps.
     fn tight(count: usize, n: usize) -> Option<Self> {
         Self::from_slots((0..count as u32).collect(), n)
     }
 
-    /// Returns the layout with these slots; `None` if its period exceeds `n`.
+    /// Returns `None` if the period exceeds `n`.
     fn from_slots(slots: Vec<u32>, n: usize) -> Option<Self> {
         let used = slots.iter().max().map_or(1, |last| *last as usize + 1);
         let period = used.next_power_of_two().max(2);
@@ -76,7 +71,6 @@ impl Layout {
         slots
     }
 
-    /// As [`Layout::to_slots`], as complex numbers.
     pub fn to_complex_slots(&self, values: &[f64], n: usize) -> Vec<Complex> {
         self.to_slots(values, n).into_iter().map(Complex::from).collect()
     }
@@ -86,19 +80,16 @@ impl Layout {
 pub(super) struct Moves {
     /// Distances over which slots are rotated before they are multiplied.
     pub offsets: BTreeSet<i64>,
-    /// Distances over which sums are rotated and added to themselves, one after the other. Without
-    /// folds, the multiplied slots add up to the result.
+    /// Distances over which sums are rotated and added to themselves, one after the other.
     pub folds: Vec<usize>,
 }
 
-/// Diagonals that one fold is worth: a fold costs a key switch and a key, a diagonal a product and
-/// its weights.
+/// Diagonals that one fold is worth: a key switch and a key, against a product and its weights.
 const FOLD_COST: usize = 4;
 
-/// Chooses the cheaper of two ways for a matrix. Either each sum is computed in the slot of its
-/// result; or shares of it are computed in all slots that equal that slot modulo the result's
-/// period, and folds add them up. In the second way no slot moves as far as that period ([GAZELLE],
-/// hybrid).
+/// Chooses the cheaper of two ways. Either each sum is computed in the slot of its result; or shares of it
+/// are computed in all slots that equal that slot modulo the result's period, and folds add them up. The
+/// second way moves no slot as far as that period ([GAZELLE], hybrid).
 pub(super) fn moves(matrix: &Sparse, input: &Layout, output: &Layout) -> Moves {
     let (inner, outer) = (input.period, output.period);
     let distances = output.slots.iter().enumerate().flat_map(|(row, &slot)| {
@@ -116,20 +107,18 @@ pub(super) fn moves(matrix: &Sparse, input: &Layout, output: &Layout) -> Moves {
     Moves { offsets: all_offsets.into_iter().map(|d| centred(d, inner)).collect(), folds: Vec::new() }
 }
 
-/// Returns the offsets modulo `period` in order, each once.
 fn sorted_offsets(offsets: impl Iterator<Item = i64>, period: usize) -> Vec<i64> {
     let mut is_present = vec![false; period];
     offsets.for_each(|offset| is_present[offset.rem_euclid(period as i64) as usize] = true);
     is_present.iter().enumerate().filter(|(_, is_present)| **is_present).map(|(d, _)| d as i64).collect()
 }
 
-/// Returns the representative of an offset that is nearest to 0.
+/// The representative of an offset that is nearest to 0.
 fn centred(offset: i64, period: usize) -> i64 {
     if 2 * offset > period as i64 { offset - period as i64 } else { offset }
 }
 
-/// Returns the diagonals of a matrix: `out[i] = sum_d D_d[i] v[i + d]` for `n` slots, before any
-/// folds.
+/// Diagonals before any folds: `out[i] = sum_d D_d[i] v[i + d]` for `n` slots.
 pub(super) fn diagonals(
     matrix: &Sparse,
     input: &Layout,

@@ -17,7 +17,6 @@ use super::rotation_method::{Way, Ways};
 use super::setting::{self, Setting};
 use tacit_backend_api::BackendError;
 
-/// A network as a program, before it has levels.
 pub(super) struct Emitted {
     program: Arc<Program>,
     approximations: Vec<Approximation>,
@@ -25,7 +24,6 @@ pub(super) struct Emitted {
     input: Vec<usize>,
 }
 
-/// A program with its parameters, and the level of each vector.
 pub(super) struct Frame {
     pub program: Arc<Program>,
     pub approximations: Vec<Approximation>,
@@ -35,20 +33,16 @@ pub(super) struct Frame {
     pub places: Vec<Place>,
 }
 
-/// Converts an error of the library.
 pub(super) fn he(error: tacit_he::HeError) -> BackendError {
     BackendError::Protocol(Box::new(error))
 }
 
-/// Key size from which on a set with bootstraps chains rotations, since a key for one distance of
-/// one layer is too expensive.
+/// From this key size on, a set with bootstraps chains rotations: a key for one distance of one layer is too
+/// expensive.
 const LARGE_KEY: usize = 8 << 20;
 
-/// How one part of a linear step is computed.
 pub(super) enum Part {
-    /// Slots times constants.
     Slots,
-    /// A linear transform.
     Transform(TransformPlan),
 }
 
@@ -66,21 +60,19 @@ impl Emitted {
         &self.program
     }
 
-    /// Returns whether every vector has certain bounds, and no accepted input leaves the range of a
-    /// polynomial in place of a function.
+    /// Whether every vector has certain bounds, and no accepted input leaves the range of a polynomial in
+    /// place of a function.
     pub fn is_certain(&self) -> bool {
         let is_bounded = self.program.vectors.iter().all(|vector| vector.certain.is_finite());
         is_bounded && self.approximations.iter().all(|approximation| approximation.certain)
     }
 
-    /// Returns the largest error of a polynomial in place of a function, as a share of the outputs'
-    /// range.
+    /// Largest error of a polynomial in place of a function, as a share of the outputs' range.
     pub fn largest_error(&self) -> f64 {
         let errors = self.approximations.iter().map(|approximation| approximation.error * approximation.largest);
         tacit_floats::largest_magnitude(errors) / self.program.output().scale[0]
     }
 
-    /// Returns the layouts of all vectors among `n` slots, if they fit.
     fn layouts(&self, n: usize) -> Option<Vec<Layout>> {
         self.program.vectors.iter().map(|v| Layout::new(&v.shape, &self.input, n)).collect()
     }
@@ -93,8 +85,7 @@ impl Emitted {
         setting::choose(&self.program, options, |n| self.layouts(n).is_some())
     }
 
-    /// Adds parameters and levels. The context of the frame `like` is used again if the parameters
-    /// are the same.
+    /// Adds parameters and levels. The context of `like` is used again if the parameters are the same.
     ///
     /// # Errors
     /// A network that no secure parameters hold; a list of ways for another number of transforms.
@@ -119,18 +110,16 @@ impl Emitted {
 }
 
 impl Frame {
-    /// Returns the number of bootstraps of an inference.
     pub fn bootstraps(&self) -> usize {
         self.places.iter().filter(|place| place.boots).count()
     }
 
-    /// Returns the number of linear transforms (parts of linear steps) in the steps before that of
-    /// vector `id`.
+    /// Number of linear transforms (parts of linear steps) in the steps before that of vector `id`.
     pub fn transforms(&self, id: usize) -> usize {
         self.program.vectors[..id].iter().map(|vector| vector.step.parts()).sum()
     }
 
-    /// Returns the distance and level of each fold, which adds up shares of sums.
+    /// Distance and level of each fold.
     pub fn folds(&self) -> Vec<(i64, usize)> {
         let mut folds = Vec::new();
         for (id, (vector, place)) in self.program.vectors.iter().zip(&self.places).enumerate() {
@@ -143,13 +132,12 @@ impl Frame {
         folds
     }
 
-    /// Returns the key by which answers are re-encrypted.
     pub fn anew(&self) -> KeyId {
         let last = self.places.last().expect("a program has a result");
         KeyId::for_level(&self.context, KeyKind::Zero, last.level)
     }
 
-    /// Returns how part `index` of the linear step of vector `id` computes its rotations.
+    /// How part `index` of the linear step of vector `id` computes its rotations.
     pub fn way(&self, options: &Options, id: usize, index: usize) -> Way {
         self.way_of(options, self.transforms(id) + index, self.places[id].made_level + 1)
     }
@@ -162,17 +150,13 @@ impl Frame {
         options.rotations.get(transform).expect("as many ways as transforms have been checked")
     }
 
-    /// Returns whether keys of a level are so large that a layer should chain its steps. In a set
-    /// with bootstraps few layers are that high: those that use the levels of the fresh ciphertext.
+    /// Whether a layer should chain its steps. In a set with bootstraps few layers are that high: those that
+    /// use the levels of the fresh ciphertext.
     fn has_large_keys(&self, level: usize) -> bool {
         let key = SwitchKey::packed_bytes(&self.context, KeyId::for_level(&self.context, KeyKind::Relinearise, level));
         self.context.parameters().spec().encapsulated && key > LARGE_KEY
     }
 
-    /// Makes the tables of bootstraps, if there are any.
-    ///
-    /// # Errors
-    /// None in practice.
     pub fn bootstrapper(&self, options: &Options) -> Result<Option<Bootstrapper>, BackendError> {
         let used = self.setting.bootstrap.filter(|_| self.places.iter().any(|place| place.boots));
         let spec = used.map(|b| b.spec(self.setting.slots(), options));
@@ -180,7 +164,6 @@ impl Frame {
     }
 }
 
-/// Returns the levels and scales of all vectors.
 fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Parameters) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::with_capacity(program.vectors.len());
     for (id, vector) in program.vectors.iter().enumerate() {
@@ -200,15 +183,10 @@ fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Pa
     places
 }
 
-/// Returns the scale of a product at `level`.
 fn product(parameters: &Parameters, level: usize, a: Scale, b: Scale) -> Scale {
     a.times(b).over_prime(parameters.primes()[level])
 }
 
-/// Plans one part of a linear step.
-///
-/// # Errors
-/// None in practice.
 pub(super) fn part(context: &Context, way: Way, offsets: &BTreeSet<i64>, level: usize) -> Result<Part, BackendError> {
     if offsets.iter().eq([&0]) {
         return Ok(Part::Slots);

@@ -1,46 +1,39 @@
 //! The level of each vector, and the places of bootstraps.
 //!
-//! Levels are counted from the result back: each vector is as low as its readers allow, since lower
-//! levels cost less. A bootstrap is inserted before a vector that could not be reached otherwise.
-//! It may follow only steps that scale slots to their range: linear steps, and polynomials on a
-//! range.
+//! Levels are counted from the result back: each vector is as low as its readers allow, since lower levels
+//! cost less. A bootstrap is inserted before a vector that could not be reached otherwise. It follows only
+//! steps that scale slots to their range: linear steps, and polynomials on a range.
 
 use super::program::{Program, Step};
 
-/// Levels that bootstraps start from and reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bootstraps {
-    /// Level that a bootstrap starts from.
     pub level_in: usize,
     /// Highest level that a bootstrap reaches.
     pub level_out: usize,
 }
 
-/// Levels of all vectors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Levels {
-    /// The level at which the vector is read.
     pub level: Vec<usize>,
-    /// Whether it is bootstrapped before it is read.
     pub boots: Vec<bool>,
 }
 
-/// Computes the levels of a program whose input may have `max_level` levels. `free` levels between the
-/// last bootstrap and the result stay unused. Returns `None` if there is no solution.
+/// Levels for inputs of up to `max_level` levels; `free` levels between the last bootstrap and the result
+/// stay unused. `None` if there is no solution.
 pub(super) fn assign_levels(
     program: &Program,
     bootstraps: Option<Bootstraps>,
     max_level: usize,
     free: usize,
 ) -> Option<Levels> {
-    // A bootstrap inside an activation needs another one for the activation's argument: that may
-    // save bootstraps or cost some.
+    // A bootstrap inside an activation needs another one for its argument: that may save bootstraps or cost
+    // some.
     let solutions =
         [false, true].into_iter().filter_map(|inside| assign_levels_with(program, bootstraps, max_level, free, inside));
     solutions.min_by_key(Levels::bootstraps)
 }
 
-/// Allows bootstraps after linear steps and, if `inside`, after polynomials inside activations.
 fn assign_levels_with(
     program: &Program,
     bootstraps: Option<Bootstraps>,
@@ -87,18 +80,17 @@ fn assign_levels_with(
     fits.then_some(levels)
 }
 
-/// Returns whether a bootstrap may follow a step, `inside` activations too.
+/// Whether a bootstrap may follow a step, `inside` activations too.
 fn may_boot(step: &Step, inside: bool) -> bool {
     matches!(step, Step::Linear { .. }) || inside && matches!(step, Step::Polynomial { .. })
 }
 
 impl Levels {
-    /// Returns the number of bootstraps.
     pub fn bootstraps(&self) -> usize {
         self.boots.iter().filter(|boots| **boots).count()
     }
 
-    /// Returns the level at which the vector is made, before a bootstrap.
+    /// The level at which the vector is made, before a bootstrap.
     pub fn made_level(&self, id: usize, bootstraps: Option<Bootstraps>) -> usize {
         match bootstraps {
             Some(Bootstraps { level_in, .. }) if self.boots[id] => level_in,

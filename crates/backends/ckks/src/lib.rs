@@ -1,11 +1,10 @@
 //! `ckks`: the client sends one ciphertext, the server computes on it and answers with one.
 //!
-//! The lowering turns the network into linear maps of slots and polynomials of each slot, in
-//! approximate arithmetic (RNS-CKKS, [`tacit_he::ckks`]). Convolutions are single linear transforms
-//! of multiplexed images, activations are polynomials, and bootstraps refill levels that run out.
-//! The setup uploads switching keys, once for a model; inputs have no offline phase. Answers have
-//! an error, a share of their range that the model states. In mode top-1 an arg max on shares
-//! follows (`argmax`), which reveals the class alone.
+//! The network becomes linear maps of slots and polynomials of each slot, in approximate arithmetic
+//! (RNS-CKKS, [`tacit_he::ckks`]). Convolutions are single linear transforms of multiplexed images,
+//! activations are polynomials, and bootstraps refill levels. The setup uploads switching keys, once for a
+//! model; inputs have no offline phase. Answers have an error, a share of their range that the model states.
+//! In mode top-1 an arg max on shares (`argmax`) reveals the class alone.
 #![forbid(unsafe_code)]
 
 mod activations;
@@ -68,7 +67,6 @@ fn no_material(bytes: &[u8]) -> Result<Material, BackendError> {
     }
 }
 
-/// Returns the error for a public part that makes no sense.
 fn wrong<T>(what: String) -> Result<T, BackendError> {
     Err(BackendError::Public { what })
 }

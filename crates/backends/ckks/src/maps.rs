@@ -6,7 +6,6 @@ use tacit_graph::kernel;
 
 use super::sparse::Sparse;
 
-/// A linear map.
 pub(super) struct Map {
     pub matrix: Sparse,
     /// An addend for each row.
@@ -59,28 +58,25 @@ pub(super) fn map(node: &FloatNode, input_shape: &[usize]) -> Option<Map> {
     }
 }
 
-/// Returns the map of a matrix without addends.
 fn without_bias(matrix: Sparse) -> Map {
     let bias = vec![0.0; matrix.rows()];
     Map { matrix, bias }
 }
 
-/// Repeats each value until there are `rows`.
 fn repeat_values(values: &[f32], rows: usize) -> Vec<f64> {
     (0..rows).map(|i| f64::from(values[i / (rows / values.len())])).collect()
 }
 
-/// Returns the matrix whose row `i` takes element `sources[i]`.
+/// The matrix whose row `i` takes element `sources[i]`.
 fn selection(columns: usize, sources: &[usize]) -> Sparse {
     Sparse::select(columns, &sources.iter().map(|&i| Some(i as u32)).collect::<Vec<_>>())
 }
 
-/// Returns the input position of tap `tap` of output position `output`, if it is not padding.
+/// The input position of tap `tap` of output position `output`, if it is not padding.
 fn position(output: usize, stride: usize, tap: usize, dilation: usize, pad: usize, len: usize) -> Option<usize> {
     (output * stride + tap * dilation).checked_sub(pad).filter(|p| *p < len)
 }
 
-/// Returns the matrix of a convolution.
 fn conv(g: &ConvGeometry, input_shape: &[usize], output_shape: &[usize], weights: &[f32]) -> Sparse {
     let rows: usize = output_shape.iter().product();
     Sparse::from_rows(
@@ -89,7 +85,6 @@ fn conv(g: &ConvGeometry, input_shape: &[usize], output_shape: &[usize], weights
     )
 }
 
-/// Returns row `i` of the matrix of a convolution.
 fn conv_row(
     g: &ConvGeometry,
     input_shape: &[usize],
@@ -115,13 +110,11 @@ fn conv_row(
     row
 }
 
-/// Returns the matrix of a sum pool.
 fn sum_pool(w: &Window, input_shape: &[usize], output_shape: &[usize]) -> Sparse {
     let rows: usize = output_shape.iter().product();
     Sparse::from_rows(input_shape.iter().product(), (0..rows).map(|i| sum_pool_row(w, input_shape, output_shape, i)))
 }
 
-/// Returns row `i` of the matrix of a sum pool.
 fn sum_pool_row(w: &Window, input_shape: &[usize], output_shape: &[usize], i: usize) -> Vec<(u32, f32)> {
     let (height, width) = (input_shape[1], input_shape[2]);
     let (c, y, x) =

@@ -1,5 +1,5 @@
-//! The back end behind the common interface ([`seam`]). The private part is the owner's model:
-//! weights are encoded when the first client connects.
+//! The back end behind the common interface ([`seam`]). The private part is the owner's model; the first
+//! client's connection encodes the weights.
 
 use std::sync::Arc;
 
@@ -34,7 +34,6 @@ struct Client {
     shared: Arc<client::Shared>,
 }
 
-/// Returns the digest of a public part.
 pub(super) fn plan_digest(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 ckks plan", &[public])
 }

@@ -1,6 +1,6 @@
-//! Error estimates: deviations of each step by the library's model (`docs/notes/ckks.md`), and of
-//! the result by runs in the clear with errors drawn from them. Errors of neighbours have the same
-//! sources, so a formula for independent errors would be wrong.
+//! Error estimates: deviations of each step by the library's model (`docs/notes/ckks.md`), and of the result
+//! by runs in the clear with such errors. Errors of neighbours have the same sources, so a formula for
+//! independent errors would be wrong.
 
 use tacit_graph::Model;
 use tacit_graph::rng::SplitMix;
@@ -10,7 +10,7 @@ use super::lanes::to_doubles;
 use super::layout::{Layout, moves};
 use super::program::{Program, Step};
 
-/// Calibration samples that errors are drawn on, and number of draws on each.
+/// Calibration samples, and draws of errors on each.
 const SAMPLES: usize = 4;
 const DRAWS: u64 = 4;
 /// Deviation of a coefficient of a fresh error, with the rounding of the encoding.
@@ -21,35 +21,30 @@ const DIAGONAL_BITS: i32 = 34;
 /// Level and scale of a vector's ciphertext.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Level at which it is made, before a bootstrap.
+    /// Level before a bootstrap.
     pub made_level: usize,
-    /// Its scale.
     pub scale: Scale,
-    /// Whether it is bootstrapped.
     pub boots: bool,
     /// Level at which it is read.
     pub level: usize,
 }
 
-/// Returns the deviation of a slot whose coefficients are off by `deviation`.
+/// Deviation of a slot whose coefficients are off by `deviation`.
 fn slot_deviation(context: &Context, deviation: f64, scale: f64) -> f64 {
     deviation * (context.degree() as f64).sqrt() / scale
 }
 
-/// Returns the deviation of a coefficient by one key switch, without the rounding of the division
-/// by the special primes.
+/// Deviation of a coefficient by one key switch, without the rounding of the division by special primes.
 fn switch_deviation(context: &Context, level: usize) -> f64 {
     let (parameters, alpha) = (context.parameters(), context.parameters().alpha(level));
     let digits: Vec<f64> = parameters.primes()[..level].chunks(alpha).map(bits).collect();
     digits_deviation(context.degree(), &digits, bits(&parameters.special_primes()[..alpha]))
 }
 
-/// Returns the bits of a product of primes.
 fn bits(primes: &[u64]) -> f64 {
     primes.iter().map(|&p| (p as f64).log2()).sum()
 }
 
-/// Returns the deviation that each vector's own step adds to its slots.
 pub(super) fn step_deviations(
     program: &Program,
     places: &[Place],
@@ -60,7 +55,6 @@ pub(super) fn step_deviations(
     (0..places.len()).map(|id| step_deviation(program, places, layouts, context, bootstrapper, id)).collect()
 }
 
-/// Returns the deviation that the step of vector `id` adds to its slots.
 fn step_deviation(
     program: &Program,
     places: &[Place],
@@ -87,8 +81,7 @@ fn step_deviation(
             if moves(matrix, &layouts[*source], &layouts[id]).folds.is_empty() {
                 return part_deviation;
             }
-            // Each fold switches keys once, and the folds together add up the error of so many
-            // slots.
+            // Each fold switches keys once, and the folds together add up the error of so many slots.
             let folded = rounding.hypot(slot_deviation(
                 context,
                 switch_deviation(context, place.made_level),
@@ -110,14 +103,13 @@ fn step_deviation(
     }
 }
 
-/// Returns the result of a run with normal errors of the given deviation in each vector's slots.
 pub(super) fn run_with_errors(program: &Program, deviations: &[f64], input: &[f32], rng: &mut SplitMix) -> Vec<f64> {
     program.run(to_doubles(input), |id, slots: &mut Vec<f64>| {
         slots.iter_mut().for_each(|v| *v += rng.normal() * deviations[id])
     })
 }
 
-/// Returns the root mean square error of the result's slots, over draws on calibration samples.
+/// Root mean square error of the result's slots, over draws on calibration samples.
 pub(super) fn result_deviation(program: &Program, deviations: &[f64], model: &Model) -> f64 {
     let samples = &model.calibration.samples[..SAMPLES.min(model.calibration.samples.len())];
     let (mut sum, mut count) = (0.0, 0usize);

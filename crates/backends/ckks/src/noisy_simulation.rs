@@ -1,5 +1,4 @@
-//! The plan in the clear: exact runs, runs with errors drawn by their estimates, and how near slots
-//! come to the limits of a right computation.
+//! The plan in the clear: exact runs, runs with estimated errors, and how near slots come to their limits.
 
 use rayon::prelude::*;
 use tacit_graph::rng::SplitMix;
@@ -9,22 +8,20 @@ use super::lanes::{LANES, pack_lanes, to_doubles};
 use super::plan::Plan;
 use tacit_backend_api::{DryRun, Strain};
 
-/// Largest slot that a bootstrap restores: beyond it, the sine is no longer linear.
+/// Largest slot that a bootstrap restores: beyond it, the sine is not linear.
 const BOOTSTRAPPED: f64 = 4.0;
 
-/// Makes a generator that gives the same errors for the same input.
 fn input_rng(input: &[f32]) -> SplitMix {
     SplitMix::new(input.iter().fold(0u64, |sum, v| sum.rotate_left(7) ^ u64::from(v.to_bits())))
 }
 
 impl Plan {
-    /// Factor that converts a slot of the program's result into a value of the answer.
+    /// Value of the answer for a slot of 1 of the program's result.
     fn multiplier(&self) -> f64 {
         self.public.output.unit / self.program.output().scale[0]
     }
 
-    /// Returns a slot of a vector after its bootstrap. Without a bootstrap, a slot that exceeds the
-    /// ciphertext's modulus becomes NaN.
+    /// A slot after its vector's bootstrap. Without one, a slot beyond the ciphertext's modulus becomes NaN.
     fn slot_when_read(&self, id: usize, slot: f64) -> f64 {
         let boot = self.bootstrapper.as_ref().filter(|_| self.places[id].boots);
         match boot {
@@ -36,14 +33,13 @@ impl Plan {
         }
     }
 
-    /// Returns the answer without errors of the arithmetic.
     pub fn reference(&self, input: &[f32]) -> Vec<f64> {
         self.answer(self.program.run(to_doubles(input), |id, slots: &mut Vec<f64>| {
             slots.iter_mut().for_each(|v| *v = self.slot_when_read(id, *v));
         }))
     }
 
-    /// Returns an answer with errors of the estimated size; the same for the same input.
+    /// An answer with errors of the estimated size; the same for the same input.
     pub fn simulate(&self, input: &[f32]) -> Vec<f64> {
         let mut rng = input_rng(input);
         self.rounded_answer(self.program.run(to_doubles(input), |id, slots: &mut Vec<f64>| {
@@ -51,13 +47,12 @@ impl Plan {
         }))
     }
 
-    /// Returns for each input an answer as [`Plan::simulate`], and how near each vector came to its
-    /// limit.
+    /// Returns answers as [`Plan::simulate`], and how near each vector came to its limit.
     pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
         inputs.chunks(LANES).flat_map(|chunk| self.rehearse_chunk(chunk)).collect()
     }
 
-    /// Runs at most [`LANES`] inputs side by side.
+    /// Runs up to [`LANES`] inputs side by side.
     fn rehearse_chunk(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
         let mut rngs: Vec<SplitMix> = inputs.iter().map(|input| input_rng(input)).collect();
         let mut strains: Vec<Vec<Strain>> = vec![Vec::new(); inputs.len()];
@@ -78,12 +73,10 @@ impl Plan {
         answers.zip(strains).map(|(answer, strains)| DryRun { answer, strains }).collect()
     }
 
-    /// Returns the answer for the program's result, rounded as the client rounds it.
     fn rounded_answer(&self, result: Vec<f64>) -> Vec<f64> {
         self.answer(result).into_iter().map(|value| self.public.round(value)).collect()
     }
 
-    /// Returns the answer for the program's result.
     fn answer(&self, result: Vec<f64>) -> Vec<f64> {
         let multiplier = self.multiplier();
         let values: Vec<f64> = result.into_iter().map(|v| v * multiplier).collect();
@@ -98,28 +91,26 @@ impl Plan {
         }
     }
 
-    /// Returns the largest `|slot|` of a vector that is computed rightly.
+    /// The largest `|slot|` that is computed rightly.
     fn limit(&self, id: usize) -> f64 {
         let bootstrapped = if self.places[id].boots { BOOTSTRAPPED } else { f64::INFINITY };
         let limit = self.program.vectors[id].limit.unwrap_or(f64::INFINITY);
         tacit_floats::smaller(self.largest_slot(id), tacit_floats::smaller(bootstrapped, limit))
     }
 
-    /// Returns the largest `|slot|` that the modulus at which a vector is made can hold: half of the
-    /// modulus, divided by the scale.
+    /// Half of the modulus at which a vector is made, divided by the scale.
     fn largest_slot(&self, id: usize) -> f64 {
         let place = &self.places[id];
-        // A bootstrap returns slots at the canonical scale of its level, not at `place.scale`.
+        // A bootstrap returns slots at the canonical scale of its level.
         let scale = if place.boots { self.context.parameters().scale(place.made_level) } else { place.scale };
         (self.context.parameters().modulus_log2(place.made_level, 0) - 1.0 - scale.log2()).exp2()
     }
 
-    /// Returns whether no accepted input makes a slot that is not computed rightly.
+    /// Whether no accepted input makes a slot beyond its limit.
     pub fn is_certain(&self) -> bool {
         (0..self.program.vectors.len()).all(|id| self.program.vectors[id].certain <= self.limit(id))
     }
 
-    /// Returns how near each vector comes to its limit for an input.
     pub fn strain(&self, input: &[f32]) -> Vec<Strain> {
         let mut strains = Vec::with_capacity(self.program.vectors.len());
         self.program.run(to_doubles(input), |id, slots: &mut Vec<f64>| {
@@ -129,7 +120,6 @@ impl Plan {
         strains
     }
 
-    /// Returns how near a vector's slots come to its limit.
     fn vector_strain(&self, id: usize, slots: impl Iterator<Item = f64>) -> Strain {
         // NaN counts as beyond every limit.
         let largest = tacit_floats::largest_magnitude(slots);

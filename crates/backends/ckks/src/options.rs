@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam;
 
-/// Name of the back end.
 pub(super) const NAME: &str = "ckks";
 
 /// Which parameters (primes) the network runs with.
@@ -18,9 +17,7 @@ pub(super) enum Set {
     Auto,
     /// Parameters made for the network, without bootstraps.
     Leveled,
-    /// Set A of the library.
     A,
-    /// Set B of the library.
     B,
 }
 
@@ -31,15 +28,14 @@ pub(super) enum ReluBy {
     Auto,
     /// One polynomial on the argument's range: takes few levels.
     Polynomial,
-    /// `x (1 + sign x) / 2`, with polynomials applied one after another for the sign.
+    /// `x (1 + sign x) / 2`, with polynomials one after another for the sign.
     Composite,
 }
 
 /// On which inputs polynomials hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Domain {
-    /// All accepted inputs; the lowering may narrow the accepted range for that. With `margin`: as
-    /// `Calibrated`.
+    /// All accepted inputs, of a range that the lowering may narrow. With `margin`: as `Calibrated`.
     Auto,
     /// All inputs that the model accepts, for certain.
     Accepted,
@@ -77,30 +73,26 @@ impl FromStr for ReluBy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Options {
     pub set: Set,
-    /// How linear transforms compute their rotations.
     pub rotations: Ways,
-    /// How bootstraps compute their rotations: one of [`BOOTSTRAPS`].
+    /// One of [`BOOTSTRAPS`].
     pub bootstraps: Steps,
-    /// Where bootstraps are: the number of levels left free between the last bootstrap and the
-    /// result. Each free level moves all bootstraps a level nearer to the result.
+    /// Levels left free between the last bootstrap and the result: each moves all bootstraps a level nearer
+    /// to the result.
     pub placement: u32,
     /// Whether the server derives rotation keys from masters, where that saves bytes to send.
     pub derive: bool,
     /// Factor on the range of calibration samples, for inputs beyond them.
     pub margin: f64,
-    /// Largest error of a polynomial in place of a function, as a share of the function's largest
-    /// value.
+    /// Largest error of a polynomial, as a share of the function's largest value.
     pub tolerance: f64,
-    /// What computes ReLU.
     pub relu: ReluBy,
-    /// On which inputs polynomials hold.
     pub domain: Domain,
     /// Share of inputs that must get the float network's class; 0 accepts any.
     pub agreement: f64,
-    /// Whether the client rounds answers to twice their error. Digits below that reveal something
-    /// of the weights and of the secret key, and add nothing to the answer.
+    /// Whether the client rounds answers to twice their error. Digits below reveal something of the weights
+    /// and of the secret key, and add nothing to the answer.
     pub round: bool,
-    /// Most inputs, of those tried, that may get a wrong answer which no client notices.
+    /// Most inputs, of those tried, with a wrong answer that no client notices.
     pub unnoticed: u32,
 }
 
@@ -137,16 +129,13 @@ impl FromStr for Set {
     }
 }
 
-/// Allowed values of `placement`.
 const PLACEMENT: RangeInclusive<u32> = 0..=30;
 
-/// Allowed values of `unnoticed`.
 const UNNOTICED: RangeInclusive<u32> = 0..=1000;
 
 /// How bootstraps may compute their rotations, in order of falling number of keys.
 pub(super) const BOOTSTRAPS: [Steps; 3] = [Steps::Hoisted, Steps::Paired, Steps::Chained];
 
-/// One of [`BOOTSTRAPS`].
 struct BootstrapSteps(Steps);
 
 impl FromStr for BootstrapSteps {
@@ -188,8 +177,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Returns whether `wrong` inputs, of those tried, may get a wrong answer which no client
-    /// notices.
+    /// Whether so many wrong answers, of inputs that were tried, may go unnoticed.
     pub fn bears(&self, wrong: usize) -> bool {
         wrong <= self.unnoticed as usize
     }

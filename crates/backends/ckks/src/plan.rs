@@ -1,5 +1,3 @@
-//! The plan: everything that the server runs.
-
 use std::ops::Deref;
 
 use tacit_graph::{Model, Watch};
@@ -14,15 +12,13 @@ use super::options::Options;
 use super::public::Public;
 use tacit_backend_api::BackendError;
 
-/// Everything that the server runs a network with: the [`Frame`], tables for bootstraps, the public
-/// part, and the keys of one choice of rotations.
+/// Everything that the server runs a network with, for one choice of rotations.
 pub(super) struct Plan {
     pub public: Public,
     pub options: Options,
     pub bootstrapper: Option<Bootstrapper>,
     /// Deviation of the error that each vector's own step adds.
     pub noise: Vec<f64>,
-    /// The keys that the client sends, and the keys derived from them.
     pub sent: SentKeys,
     frame: Frame,
 }
@@ -35,10 +31,10 @@ impl Deref for Plan {
     }
 }
 
-/// Largest deviation of a result's slots; answers with more are noise.
+/// Largest deviation of a result's slots: beyond, answers are noise.
 const MAX_DEVIATION: f64 = 1.0 / 64.0;
 
-/// Plans a model with options that [`settle`](super::settle::settle) has chosen before.
+/// Plans a model with options that [`settle`](super::settle::settle) has chosen.
 ///
 /// # Errors
 /// A node that cannot be lowered, or a network that no secure parameters hold.
@@ -47,8 +43,7 @@ pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: 
     plan_of(model, &emitted, options, approximation, watch)
 }
 
-/// Plans a network that is emitted already. `approximation` is the error of answers by polynomials,
-/// as a share of the outputs' range.
+/// `approximation` is the error of answers by polynomials, as a share of the outputs' range.
 ///
 /// # Errors
 /// A network that no secure parameters hold, or with answers that would be noise.

@@ -4,27 +4,24 @@ use tacit_graph::Model;
 use tacit_graph::import::extreme_inputs;
 use tacit_graph::rng::SplitMix;
 
-/// Most multiplications for all made-up inputs of a kind, most extreme inputs, and most random
-/// inputs.
+/// Most multiplications for the inputs of a kind, most extreme inputs, and most random inputs.
 const WORK: u64 = 600_000_000;
 const MAX: usize = 64;
 const MAX_DRAWN: usize = 256;
 
-/// Seed of random inputs.
 const SEED: u64 = 0x1d6e5;
 
-/// Returns how many inputs of a kind are made: 4 to `max`, by the cost of a run.
+/// How many inputs of a kind are made: 4 to `max`, by the cost of a run.
 fn count_inputs(model: &Model, max: usize) -> usize {
     model.graph.runs_within(WORK).clamp(4, max)
 }
 
-/// Makes extreme inputs.
 pub(super) fn extremes(model: &Model) -> Vec<Vec<f32>> {
     extreme_inputs(&model.graph, model.interface.input.range, count_inputs(model, MAX))
 }
 
-/// Draws inputs from the accepted range, of three kinds in turn: uniform in the range, at its ends,
-/// and samples with a third of their values drawn anew.
+/// Draws inputs from the accepted range, of three kinds in turn: uniform, at its ends, and samples with a
+/// third of their values drawn anew.
 pub(super) fn draw_random(model: &Model) -> Vec<Vec<f32>> {
     let samples = &model.calibration.samples;
     let mut rng = SplitMix::new(SEED);
@@ -34,7 +31,6 @@ pub(super) fn draw_random(model: &Model) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// Draws an input of kind 0, 1 or 2.
 fn draw_of_kind(kind: usize, sample: &[f32], [low, high]: [f32; 2], rng: &mut SplitMix) -> Vec<f32> {
     let values = sample.iter().map(|v| {
         let uniform = rng.range(low.into(), high.into()) as f32;

@@ -13,13 +13,11 @@ pub(super) type VectorId = usize;
 pub(super) struct Vector {
     /// Name of the node that the vector belongs to.
     pub name: String,
-    /// Shape of the tensor.
     pub shape: Vec<usize>,
     /// Scale of each element, whose value is `scale * slot + shift`.
     pub scale: Vec<f64>,
     /// See `scale`.
     pub shift: f64,
-    /// The step that makes it.
     pub step: Step,
     /// Largest `|slot|` on the calibration samples.
     pub largest: f64,
@@ -29,8 +27,7 @@ pub(super) struct Vector {
     pub limit: Option<f64>,
 }
 
-/// How the slots of a vector follow from other vectors. All steps but the first two work element by
-/// element.
+/// How slots of a vector follow from other vectors. All steps but the first two work element by element.
 pub(super) enum Step {
     /// Encrypted by the client.
     Input,
@@ -38,45 +35,19 @@ pub(super) enum Step {
     Linear {
         /// Matrices on the elements of earlier vectors.
         parts: Vec<(VectorId, Sparse)>,
-        /// Addends.
         bias: Vec<f64>,
     },
     /// `v^2 + linear v + constant`: one level.
-    Square {
-        /// The vector v.
-        argument: VectorId,
-        /// Factors.
-        linear: Vec<f64>,
-        /// Addends.
-        constant: Vec<f64>,
-    },
+    Square { argument: VectorId, linear: Vec<f64>, constant: Vec<f64> },
     /// `(square v + linear) v + constant`: two levels.
-    Quadratic {
-        /// The vector v.
-        argument: VectorId,
-        /// Factors.
-        square: Vec<f64>,
-        /// Factors.
-        linear: Vec<f64>,
-        /// Addends.
-        constant: Vec<f64>,
-    },
+    Quadratic { argument: VectorId, square: Vec<f64>, linear: Vec<f64>, constant: Vec<f64> },
     /// A polynomial of degree 3 or more, the same for all elements.
-    Polynomial {
-        /// Its argument.
-        argument: VectorId,
-        /// The polynomial.
-        polynomial: Polynomial,
-    },
+    Polynomial { argument: VectorId, polynomial: Polynomial },
     /// Product of two vectors of one layout: one level.
-    Product {
-        /// Both factors.
-        factors: [VectorId; 2],
-    },
+    Product { factors: [VectorId; 2] },
 }
 
 impl Step {
-    /// Returns the vectors that the step reads.
     pub fn inputs(&self) -> Vec<VectorId> {
         match self {
             Self::Input => vec![],
@@ -88,7 +59,6 @@ impl Step {
         }
     }
 
-    /// Returns the number of levels that the step takes.
     pub fn depth(&self) -> usize {
         match self {
             Self::Input => 0,
@@ -98,12 +68,10 @@ impl Step {
         }
     }
 
-    /// Returns the number of parts of a linear step; 0 for other steps.
     pub fn parts(&self) -> usize {
         if let Self::Linear { parts, .. } = self { parts.len() } else { 0 }
     }
 
-    /// Returns the name for display.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -115,8 +83,7 @@ impl Step {
         }
     }
 
-    /// Computes the step from the slots of all earlier vectors (slots of their own elements,
-    /// without copies).
+    /// Computes the step from the slots of all earlier vectors.
     pub fn apply<V: Value>(&self, slots: &[Vec<V>]) -> Vec<V> {
         match self {
             Self::Input => slots[0].clone(),
@@ -139,12 +106,10 @@ impl Step {
     }
 }
 
-/// Computes each slot from its index and an old slot.
 fn map_slots<V: Value>(slots: &[V], f: &(dyn Fn(usize, V) -> V + Sync)) -> Vec<V> {
     slots.par_iter().with_min_len(1 << 10).enumerate().map(|(i, &v)| f(i, v)).collect()
 }
 
-/// Returns `square v^2 + linear v + constant`.
 fn quadratic<V: Value>(v: V, square: f64, linear: f64, constant: f64) -> V {
     v.times(V::of(square)).plus(V::of(linear)).times(v).plus(V::of(constant))
 }
@@ -155,12 +120,10 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Returns the result's vector.
     pub fn output(&self) -> &Vector {
         &self.vectors[self.vectors.len() - 1]
     }
 
-    /// Returns for each vector the vectors that read it.
     pub fn readers(&self) -> Vec<Vec<VectorId>> {
         let mut readers = vec![Vec::new(); self.vectors.len()];
         for (id, vector) in self.vectors.iter().enumerate() {
@@ -169,8 +132,8 @@ impl Program {
         readers
     }
 
-    /// Runs the program exactly, for one input or several side by side. `visit` may change each
-    /// vector's slots before they are read.
+    /// Runs the program for one input or several side by side. `visit` may change each vector's slots before
+    /// they are read.
     pub fn run<V: Value>(&self, input: Vec<V>, mut visit: impl FnMut(VectorId, &mut Vec<V>)) -> Vec<V> {
         let scale = V::of(1.0 / self.vectors[0].scale[0]);
         let mut slots: Vec<Vec<V>> = Vec::with_capacity(self.vectors.len());
@@ -185,7 +148,6 @@ impl Program {
             };
             visit(id, &mut result);
             slots.push(result);
-            // Free vectors that no later step reads.
             for source in vector.step.inputs().into_iter().filter(|source| last[*source] == id) {
                 slots[source] = Vec::new();
             }

@@ -13,15 +13,14 @@ use tacit_backend_api::{BackendError, Costs, Numerics};
 
 /// Version of the public part and of the protocol that follows from it.
 pub(super) const VERSION: u32 = 9;
-/// Largest distance of decrypted slots from a valid answer, as a share of the outputs' range: far
-/// above any expected error.
+/// Largest distance of decrypted slots from a valid answer, as a share of the outputs' range: far above any
+/// expected error.
 const STRAY: f64 = 0.125;
 /// Most keys that a network may ask for.
 const MAX_KEYS: usize = 4096;
 /// Most bytes of keys that a client makes and sends.
 pub(super) const MAX_KEY_BYTES: u64 = 12 << 30;
 
-/// The public part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Public {
     #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
@@ -42,11 +41,11 @@ pub(super) struct Public {
     pub error: f64,
     /// `error` as a share of the outputs' range.
     pub relative: f64,
-    /// Largest expected distance of the network with polynomials from the float network, as a share
-    /// of the outputs' range.
+    /// Largest expected distance of the network with polynomials from the float network, as a share of the
+    /// outputs' range.
     pub approximation: f64,
-    /// Whether no accepted input leaves a domain where the computation is right; otherwise errors
-    /// were measured on some inputs.
+    /// Whether no accepted input leaves a domain where the computation is right; otherwise errors were
+    /// measured on some inputs.
     pub certain: bool,
     pub costs: Costs,
     pub steps: Vec<StepRecord>,
@@ -55,11 +54,9 @@ pub(super) struct Public {
 /// How a tensor lies in the ciphertext that carries it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Port {
-    /// Level of the ciphertext.
     pub level: usize,
     /// Value of a slot of 1.
     pub unit: f64,
-    /// Slot of each element.
     pub slots: Vec<u32>,
     /// Number of slots after which they repeat.
     pub period: usize,
@@ -86,7 +83,6 @@ pub struct StepRecord {
     pub switches: usize,
 }
 
-/// A key that is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KeyRecord {
     kind: Kind,
@@ -106,7 +102,6 @@ enum Kind {
 }
 
 impl KeyRecord {
-    /// Returns the record of a key.
     pub fn from_id(id: KeyId) -> Self {
         let kind = match id.kind {
             KeyKind::Relinearise => Kind::Relinearise,
@@ -119,7 +114,6 @@ impl KeyRecord {
         Self { kind, level: id.level as u32, alpha: id.alpha as u32 }
     }
 
-    /// Returns the key of the record.
     pub fn id(self) -> KeyId {
         let kind = match self.kind {
             Kind::Relinearise => KeyKind::Relinearise,
@@ -134,8 +128,8 @@ impl KeyRecord {
 }
 
 impl Port {
-    /// Returns whether slots can be those of such a tensor: the tensor repeats, other slots are
-    /// zero, and all slots are real. Slots that overflowed the modulus satisfy none of these.
+    /// Whether slots can be those of such a tensor: it repeats, other slots are zero, and all slots are real.
+    /// Slots that overflowed the modulus satisfy none of these.
     fn holds(&self, slots: &[Complex], stray: f64) -> bool {
         let mut tensor = vec![0.0; self.period];
         self.slots.iter().for_each(|&slot| tensor[slot as usize] = slots[slot as usize].re);
@@ -144,7 +138,6 @@ impl Port {
     }
 }
 
-/// The error for slots that are no valid answer.
 fn refusal() -> BackendError {
     let what = "it lies outside of the range that this model's answers have, so the input left what its polynomials hold for. The owner \
                 can recalibrate with inputs like this one, lower with a larger `-O margin`, or offer another back end (`cheetah`, \
@@ -172,10 +165,8 @@ impl Public {
         Ok(public)
     }
 
-    /// Checks the public part against its parameters.
-    ///
     /// # Errors
-    /// [`BackendError::Public`] if a check fails.
+    /// [`BackendError::Public`] if the part does not fit its parameters.
     pub fn check(&self, parameters: &Parameters) -> Result<(), BackendError> {
         let (n, levels) = (parameters.degree() / 2, parameters.levels());
         let is_best = self.interface.output_mode == OutputMode::Top1;
@@ -225,8 +216,7 @@ impl Public {
         Ok(())
     }
 
-    /// Rounds an output for the client to a multiple of `error`, which is twice the error without
-    /// rounding.
+    /// Rounds an output to a multiple of `error`, which is twice the error without rounding.
     pub fn round(&self, value: f64) -> f64 {
         // Adding 0 turns -0 into 0.
         if self.options.round && self.error > 0.0 && self.compared.is_none() {
@@ -250,24 +240,23 @@ impl Public {
         Ok(answer)
     }
 
-    /// Checks that outputs lie in their range, up to the stated error. Outputs of a polynomial that
-    /// left its domain usually do not.
+    /// Checks that outputs lie in their range, up to the stated error. Outputs of a polynomial that left its
+    /// domain usually do not.
     ///
     /// # Errors
-    /// [`BackendError::Answer`] if an output does not.
+    /// [`BackendError::Answer`] if one does not.
     pub fn check_answer(&self, answer: &[f64]) -> Result<(), BackendError> {
         let max_magnitude = self.output.unit + self.stated_error();
         // False for NaN.
         if self.compared.is_some() || answer.iter().all(|v| v.abs() <= max_magnitude) { Ok(()) } else { Err(refusal()) }
     }
 
-    /// Returns the largest expected distance of an answer from the float network's.
+    /// Largest expected distance of an answer from the float network's.
     pub fn stated_error(&self) -> f64 {
         self.error + self.approximation * self.output.unit
     }
 
-    /// Returns the largest expected error of an answer; infinite for a class, which has no
-    /// distance.
+    /// Largest expected error of an answer; infinite for a class.
     pub fn error_bound(&self) -> f64 {
         if self.compared.is_some() { f64::INFINITY } else { self.error }
     }
@@ -295,10 +284,10 @@ impl Public {
     }
 }
 
-/// Returns the bytes of all keys on the wire, each with its digest.
+/// Bytes of all keys on the wire, each with its digest.
 ///
 /// # Errors
-/// [`BackendError::Public`] if they are more than [`MAX_KEY_BYTES`].
+/// [`BackendError::Public`] for more than [`MAX_KEY_BYTES`].
 pub(super) fn key_bytes(
     context: &tacit_he::ckks::Context,
     keys: &[KeyRecord],

@@ -13,19 +13,16 @@ pub(super) struct FailedChoice {
     pub judged: Judged,
 }
 
-/// Largest average error of outputs, as a share of their range.
 pub(super) const MAX_OFF: f64 = 0.05;
-/// Average error from which on outputs are useless, as a share of their range.
+/// Output error, as a share of the range, from which on outputs are useless.
 const WORTHLESS: f64 = 0.5;
-/// Errors that are larger shares of the range are not shown in digits.
+/// Larger shares are not shown in digits.
 const MAX_SHOWN: f64 = 10.0;
 
-/// Advice for networks with functions.
 const HINT: &str = "`-O domain=calibrated` takes the ranges that samples have in place of those that hold for all accepted inputs: others may \
                     then get a wrong answer that nobody notices";
 
-/// Adds [`HINT`] to an error, unless the ranges of samples would not help because the operator is
-/// no function.
+/// Adds [`HINT`] unless the operator is no function.
 pub(super) fn add_hint(error: BackendError, graph: &FloatGraph) -> BackendError {
     match error {
         BackendError::Option { backend, key, what } => {
@@ -38,12 +35,10 @@ pub(super) fn add_hint(error: BackendError, graph: &FloatGraph) -> BackendError 
     }
 }
 
-/// Returns whether polynomials replace an operation.
 pub(super) fn is_function(op: &FloatOp) -> bool {
     matches!(op, FloatOp::Relu | FloatOp::Function(_))
 }
 
-/// The error for a network whose ranges are not certain.
 pub(super) fn uncertain(domain: Domain) -> BackendError {
     let what = match domain {
         Domain::Calibrated => {
@@ -58,7 +53,7 @@ pub(super) fn uncertain(domain: Domain) -> BackendError {
     BackendError::Option { backend: NAME, key: "domain".into(), what: what.into() }
 }
 
-/// The error that says why the best choice does not hold, and what would help.
+/// Says why the best choice does not hold, and what would help.
 pub(super) fn refusal(FailedChoice { options, judged }: &FailedChoice) -> BackendError {
     let min_agreement = options.agreement;
     let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
@@ -98,7 +93,6 @@ pub(super) fn refusal(FailedChoice { options, judged }: &FailedChoice) -> Backen
     BackendError::Option { backend: NAME, key: "agreement".into(), what }
 }
 
-/// Formats a share in percent.
 fn percent(share: f64) -> String {
     match share > MAX_SHOWN {
         true => format!("more than {:.0} %", 100.0 * MAX_SHOWN),

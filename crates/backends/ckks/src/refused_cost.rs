@@ -5,13 +5,12 @@ use tacit_graph::float::FloatOp;
 
 use tacit_backend_api::BackendError;
 
-/// Slots of a ciphertext of the largest set.
 const SLOTS: usize = 1 << 15;
 /// Seconds of one thread for a bootstrap of the largest set: three quarters of 130.6 s for 19 of
 /// them (ResNet-20 MPCNN, docs/keysets.md).
 const BOOTSTRAP_SECONDS: f64 = 5.2;
 
-/// Adds the network's cost to a refusal, if the reason is maxima or tensors of many ciphertexts.
+/// Adds the network's cost, if the reason is maxima or tensors of many ciphertexts.
 pub(super) fn add_cost(error: BackendError, graph: &FloatGraph) -> BackendError {
     match error {
         BackendError::Unsupported { node, name, op, what } if matches!(graph.nodes[node].op, FloatOp::MaxPool(_)) => {
@@ -24,9 +23,8 @@ pub(super) fn add_cost(error: BackendError, graph: &FloatGraph) -> BackendError 
     }
 }
 
-/// Returns the number of ciphertexts that comparisons fill: one for a ReLU, one less than the
-/// window's places for a maximum. Each comparison takes the levels between two bootstraps, so at
-/// least one bootstrap.
+/// The number of ciphertexts that comparisons fill: one for a ReLU, one less than the window's places for a
+/// maximum. Each comparison takes the levels between two bootstraps, so at least one bootstrap.
 fn comparison_ciphertexts(graph: &FloatGraph) -> usize {
     let counts = graph.nodes.iter().map(|node| {
         let per_ciphertext = match &node.op {
@@ -39,7 +37,7 @@ fn comparison_ciphertexts(graph: &FloatGraph) -> usize {
     counts.sum()
 }
 
-/// Returns a sentence on the cost of comparisons; empty if there are none.
+/// Returns an empty sentence without comparisons.
 fn cost_sentence(graph: &FloatGraph) -> String {
     match comparison_ciphertexts(graph) {
         0 => String::new(),

@@ -11,7 +11,6 @@ use super::options::Domain;
 use super::plan::Plan;
 use tacit_backend_api::LoweringReport;
 
-/// Figures of a lowering and their text form.
 #[derive(Serialize)]
 pub(super) struct Report {
     model: String,
@@ -24,45 +23,35 @@ pub(super) struct Report {
     key_bytes: u64,
     up_bytes: u64,
     down_bytes: u64,
-    /// Number of diagonals of all linear steps.
     diagonals: usize,
-    /// Largest expected error of an answer by the arithmetic, as a share of the outputs' range.
+    /// Largest expected error by the arithmetic, as a share of the outputs' range.
     relative_error: f64,
-    /// The same by polynomials in place of functions.
+    /// The same by polynomials.
     approximation: f64,
-    /// The sum of the two.
     stated_error: f64,
-    /// Range of accepted inputs.
     accepted: [f32; 2],
     /// The model's own range, if it differs.
     narrowed_from: Option<[f32; 2]>,
-    /// Whether no accepted input leaves a domain where the computation is right; otherwise errors
-    /// were measured on the inputs that were tried.
+    /// Whether no accepted input leaves a domain where the computation is right; otherwise errors were
+    /// measured.
     certain: bool,
-    /// On which inputs polynomials hold.
     domain: Domain,
-    /// See [`Options::margin`](super::options::Options::margin).
     margin: f64,
-    /// See [`Options::tolerance`](super::options::Options::tolerance).
     tolerance: f64,
     approximations: Vec<Approximation>,
     samples: Samples,
-    /// See [`Judged`].
     agreement: Option<f64>,
     expected: Option<Expected>,
     output_error: f64,
-    /// Trials of held-out samples, or of all samples if there are none.
+    /// On held-out samples, or on all samples if there are none.
     held_out: TrialCounts,
-    /// Trials of extreme inputs.
     extreme: TrialCounts,
-    /// Trials of inputs drawn from the accepted range.
     drawn: TrialCounts,
     warnings: Vec<String>,
 }
 
 impl Report {
-    /// Builds the report from a model, the same model with its accepted range, its plan, and the
-    /// verdict on it.
+    /// `accepting` is the same model with its accepted range.
     pub fn new(model: &Model, accepting: &Model, plan: &Plan, judged: Judged) -> Self {
         let public = &plan.public;
         let (costs, options) = (&public.costs, &public.options);
@@ -103,7 +92,6 @@ impl Report {
         report
     }
 
-    /// Returns the warnings for the model's owner.
     fn collect_warnings(&self, model: &Model) -> Vec<String> {
         let mut warnings = Vec::new();
         if model.calibration.guessed {
@@ -145,7 +133,6 @@ impl Report {
 }
 
 impl Report {
-    /// Says what was measured where correctness is not certain.
     fn measurement_warning(&self) -> String {
         format!(
             "what is stated was measured, on {} inputs that are accepted ({} samples, {} extreme, {} drawn): {} left what is computed rightly, \
@@ -161,7 +148,6 @@ impl Report {
         )
     }
 
-    /// Returns the sum of a count over all inputs that were tried.
     fn total(&self, count: fn(&TrialCounts) -> usize) -> usize {
         [self.held_out, self.extreme, self.drawn].iter().map(count).sum()
     }
@@ -177,7 +163,6 @@ impl LoweringReport for Report {
     }
 }
 
-/// Formats a share as a power of two.
 fn power(share: f64) -> String {
     if share > 0.0 { format!("2^{:.0}", share.log2()) } else { "0".into() }
 }
@@ -244,7 +229,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// Converts bytes to MiB.
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / (1u64 << 20) as f64
 }

@@ -1,7 +1,6 @@
-//! How each linear transform of a network computes its rotations, in the form of an option. The
-//! option is `hoisted`, `flat`, `paired`, `chained` or `powers` for all transforms, or a list in
-//! the order of the lowering. For example, `3h+2c+f5` is three hoisted, two chained, and one flat
-//! with baby steps below 2^5.
+//! How each linear transform of a network computes its rotations, as an option: `hoisted`, `flat`, `paired`,
+//! `chained` or `powers` for all transforms, or a list in the order of the lowering. For example, `3h+2c+f5`
+//! is three hoisted, two chained, and one flat with baby steps below 2^5.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use tacit_he::HeError;
 use tacit_he::ckks::{Method, TransformPlan};
 
-/// Most transforms in a list.
 const MAX: usize = 4096;
 
 /// Which steps have keys.
@@ -20,7 +18,7 @@ pub(super) enum Steps {
     Hoisted,
     /// Each step, on its own (fewest number-theoretic transforms).
     Flat,
-    /// Few steps, which are chained, with one more key to take two baby steps at a time.
+    /// Few steps, which are chained, with one more key for two baby steps at a time.
     Paired,
     /// Few steps, which are chained (fewest bytes).
     Chained,
@@ -28,7 +26,6 @@ pub(super) enum Steps {
     Powers,
 }
 
-/// Name of each.
 const NAMES: [(Steps, &str); 5] = [
     (Steps::Hoisted, "hoisted"),
     (Steps::Flat, "flat"),
@@ -37,7 +34,6 @@ const NAMES: [(Steps, &str); 5] = [
     (Steps::Powers, "powers"),
 ];
 
-/// Letter of each in a list.
 const LETTERS: [(Steps, char); 5] =
     [(Steps::Hoisted, 'h'), (Steps::Flat, 'f'), (Steps::Paired, 'p'), (Steps::Chained, 'c'), (Steps::Powers, 'w')];
 
@@ -69,21 +65,17 @@ impl Steps {
     }
 }
 
-/// One transform's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Way {
     pub steps: Steps,
-    /// log2 of the bound of baby steps; `None` for the bound that is cheapest for the transform
-    /// alone, and for hoisted steps, which have no bound.
+    /// log2 of the bound of baby steps; `None` for the cheapest bound, and for hoisted steps, which have
+    /// none.
     pub log_babies: Option<u8>,
 }
 
-/// The ways of all transforms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ways {
-    /// The same for all.
     All(Way),
-    /// One for each.
     Each(Vec<Way>),
 }
 
@@ -101,9 +93,6 @@ impl Way {
     }
 
     /// Plans a transform with diagonals at `offsets`.
-    ///
-    /// # Errors
-    /// As [`TransformPlan::new`] and [`TransformPlan::with_babies`].
     pub fn plan(
         self,
         slots: usize,
@@ -116,14 +105,12 @@ impl Way {
         }
     }
 
-    /// Returns whether every step has a key, so that none is chained.
     pub fn is_keyed(self) -> bool {
         !self.method().is_chained()
     }
 }
 
 impl Ways {
-    /// Returns the way of transform `index`, if there is one.
     pub fn get(&self, index: usize) -> Option<Way> {
         match self {
             Self::All(way) => Some(*way),
@@ -131,7 +118,7 @@ impl Ways {
         }
     }
 
-    /// Returns the number of transforms in a list; `None` for one way for all.
+    /// Number of transforms in a list; `None` for one way for all.
     pub fn len(&self) -> Option<usize> {
         match self {
             Self::All(_) => None,
@@ -139,11 +126,10 @@ impl Ways {
         }
     }
 
-    /// Returns the shortest form of these ways.
+    /// Returns the shortest form.
     pub fn from_list(ways: Vec<Way>) -> Self {
         match ways.first() {
-            // `All(HOISTED)` means chained where keys are large; the ways here are explicit, so
-            // that form is not used.
+            // `All(HOISTED)` means chained where keys are large; the ways here are explicit.
             Some(first) if Way::ALL[1..].contains(first) && ways.iter().all(|way| way == first) => Self::All(*first),
             None => Self::All(Way::HOISTED),
             _ => Self::Each(ways),
@@ -177,7 +163,6 @@ impl FromStr for Ways {
     }
 }
 
-/// Returns the text on what is allowed for [`Ways`].
 fn wrong() -> String {
     "`hoisted`, `flat`, `paired`, `chained`, `powers`, or a way for each transform such as `3h+2c+f5`".to_owned()
 }

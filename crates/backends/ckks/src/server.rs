@@ -1,5 +1,3 @@
-//! The server's side of a connection.
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -38,23 +36,18 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Makes the state from a plan and the digest of its public part.
-    ///
-    /// # Errors
-    /// None in practice: the plan has passed the same checks.
     pub fn new(plan: Plan, digest: [u8; 32]) -> Result<Self, BackendError> {
         let best = plan.public.compared.map(|n| ArgMax::new(n as usize, plan.context.parameters())).transpose()?;
         Ok(Self { plan, digest, keys: KeySets::default(), best, circuit: Mutex::default() })
     }
 
-    /// Frees keys in memory that no connection uses, and buffers of computations that have ended.
     pub fn free_idle_memory(&self) {
         self.keys.forget_idle();
         self.plan.context.give_up_spares();
         heap::give_back();
     }
 
-    /// Returns the encoded weights, made at the first call.
+    /// Encodes the weights at the first call.
     fn circuit(&self) -> Result<Arc<Circuit>, BackendError> {
         let mut circuit_slot =
             self.circuit.lock().map_err(|_| BackendError::Misuse("encoding the weights broke down before"))?;
@@ -67,7 +60,6 @@ impl Shared {
     }
 }
 
-/// One connection.
 pub(super) struct ServerConnection {
     shared: Arc<Shared>,
     uploads: Option<Arc<dyn Uploads>>,
@@ -76,14 +68,11 @@ pub(super) struct ServerConnection {
     stop: Stop,
     watch: Watch,
     keys: Option<Arc<KeySet>>,
-    /// The file that the keys are read from.
     file: Option<FileState>,
     prg: SplitPrg,
-    /// The party of the arg max, if only the best class is revealed.
     arg_max: Option<ServerParty>,
 }
 
-/// Reads a key and checks its digest.
 fn read_key(
     context: &Context,
     record: KeyRecord,
@@ -99,12 +88,11 @@ fn read_key(
     Ok((key, computed))
 }
 
-/// Returns the digest that a stored key file is bound to.
+/// The digest that a stored key file is bound to.
 fn file_binding(plan: &[u8; 32], name: &UploadName) -> [u8; 32] {
     digest("tacit 2026-11 ckks kept keys", &[plan, name])
 }
 
-/// Returns the error for a key file that cannot be used.
 fn keeping_error(error: tacit_he::HeError) -> BackendError {
     BackendError::Keeping { what: error.to_string() }
 }
@@ -119,7 +107,6 @@ impl ServerConnection {
         Self { shared, uploads, client, stop, watch, keys: None, file: None, prg: SplitPrg::new(prg), arg_max }
     }
 
-    /// Sends the answer to a client's [`Hello`].
     fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
         channel.send(WELCOME, &answer.to_bytes())?;
         Ok(channel.flush()?)
@@ -149,13 +136,12 @@ impl ServerConnection {
         Ok(set_digest(digest, uploaded_count as u64, &digests))
     }
 
-    /// Returns the name of a set in memory: a digest of its client, its plan and the client's name
-    /// for it. The client's name alone is only a claim.
+    /// Name of a set in memory: a digest of its client, its plan and the client's name for it, which alone is
+    /// only a claim.
     fn resident_name(&self, name: &UploadName) -> UploadName {
         digest("tacit 2026-11 ckks keys in memory", &[&self.client, &self.shared.digest, name])
     }
 
-    /// Finds the set in this process's memory, or receives it.
     fn find_or_receive(
         &self,
         channel: &mut Channel,
@@ -179,8 +165,7 @@ impl ServerConnection {
         Ok(room.fill(resident, keys))
     }
 
-    /// Finds the set in a file stored for the client, or receives it. Keys that arrive stay stored
-    /// if the connection breaks off.
+    /// Keys that arrive stay stored if the connection breaks off.
     fn open_or_receive_file(
         &mut self,
         channel: &mut Channel,
@@ -227,7 +212,6 @@ impl ServerConnection {
         self.open_file(&path, &name, bytes)
     }
 
-    /// Opens a whole file; all its keys have been checked.
     fn open_file(&mut self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
         let Shared { plan, digest, keys, .. } = &*self.shared;
         let file = KeyFile::open(path, &plan.context, &file_binding(digest, name)).map_err(keeping_error)?;
@@ -240,7 +224,6 @@ impl ServerConnection {
         Ok(keys.open(state, bytes, |budget| KeySet::paged(&plan.context, file, budget)))
     }
 
-    /// Returns the keys that were sent, with the keys derived from them.
     fn complete_keys(&self, name: &UploadName, sent: Arc<KeySet>) -> Result<Arc<KeySet>, BackendError> {
         let Shared { plan, keys, .. } = &*self.shared;
         if plan.sent.derivations.is_empty() {
@@ -273,15 +256,13 @@ impl ServerConnection {
     }
 }
 
-/// Returns the error where no room is left for keys.
 fn no_room(bytes: u64) -> BackendError {
     BackendError::Data { what: format!("no room for {bytes} bytes of keys beside those in use") }
 }
 
 impl Drop for ServerConnection {
     fn drop(&mut self) {
-        // Keys take hundreds of megabytes, and the next connection would read its keys into other
-        // memory.
+        // Keys take hundreds of megabytes, and the next connection would read its keys into other memory.
         if self.keys.take().is_some() {
             heap::give_back();
         }
@@ -290,7 +271,7 @@ impl Drop for ServerConnection {
 
 impl ServerSide for ServerConnection {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        // Encode the weights first: a server that cannot compute should not take keys.
+        // A server that cannot compute should not take keys, so it encodes the weights first.
         channel.while_alive(|| self.shared.circuit())??;
         let hello = channel.recv_with(HELLO, HELLO_BYTES, Hello::from_bytes)?;
         let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;

@@ -1,5 +1,4 @@
-//! Chooses parameters for a program: the smallest ring that holds it without bootstraps, or a set
-//! with bootstraps.
+//! Chooses parameters for a program: the smallest ring without bootstraps, or a set with bootstraps.
 
 use serde::{Deserialize, Serialize};
 use tacit_he::ckks::{BootstrapSpec, KeyGroup, NamedSet, ParametersSpec, Secret, Segment, max_modulus_bits};
@@ -9,37 +8,31 @@ use super::options::{NAME, Options, Set};
 use super::program::Program;
 use tacit_backend_api::BackendError;
 
-/// Bits of the lowest prime, of the primes above it, and of special primes.
+/// Bits of the lowest prime, of primes above it, and of special primes.
 const BASE_BITS: u32 = 46;
 const SCALE_BITS: u32 = 36;
 const SPECIAL_BITS: u32 = 50;
-/// Most bytes of a bootstrap's diagonals that are stored transformed: enough for all diagonals in
-/// the existing sets.
+/// Most bytes of a bootstrap's diagonals that are stored transformed: enough for the existing sets.
 const KEPT_BYTES: usize = 3 << 28;
-/// Degrees of sets without bootstraps. Beyond `SMALL_LOG_DEGREE` a set with bootstraps is tried
-/// first.
+/// Degrees of sets without bootstraps. Beyond `SMALL_LOG_DEGREE` a set with bootstraps is tried first.
 const LOG_DEGREES: [u32; 4] = [13, 14, 15, 16];
 const SMALL_LOG_DEGREE: u32 = 15;
-/// Cost of a bootstrap of each set, with the layers that go with it, relative to set B.
+/// Cost of a bootstrap and its layers, relative to set B.
 const BOOTSTRAP_COSTS: [(Set, usize); 2] = [(Set::B, 1), (Set::A, 5)];
-/// Most bytes of an input, unless the network fits no levels that way. The limit may cost one more
-/// bootstrap.
+/// Most bytes of an input, unless the network fits no levels that way. The limit may cost one more bootstrap.
 const INPUT_BYTES: usize = 3_000_000;
 /// Most special primes: more bring no gain.
 const MAX_SPECIAL: usize = 8;
 
-/// Primes, and how bootstraps are made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Setting {
     /// Name of the set, or `leveled`.
     pub name: String,
-    /// The primes.
     pub parameters: ParametersSpec,
     /// How bootstraps are made; `None` without bootstraps.
     pub bootstrap: Option<Bootstrapping>,
 }
 
-/// Levels of a bootstrap, and the accuracy of its sine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Bootstrapping {
     slot_to_coeff: usize,
@@ -51,12 +44,10 @@ pub(super) struct Bootstrapping {
 }
 
 impl Bootstrapping {
-    /// Returns the levels it starts from and reaches with `primes` primes.
     pub fn levels(&self, primes: usize) -> Bootstraps {
         Bootstraps { level_in: 1 + self.slot_to_coeff, level_out: primes - self.depth }
     }
 
-    /// Returns the library's specification for a number of slots.
     pub fn spec(&self, slots: usize, options: &Options) -> BootstrapSpec {
         BootstrapSpec {
             slots,
@@ -71,23 +62,19 @@ impl Bootstrapping {
 }
 
 impl Setting {
-    /// Returns the ring degree N.
     pub fn degree(&self) -> usize {
         1 << self.parameters.log_degree
     }
 
-    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.degree() / 2
     }
 
-    /// Returns the number of primes.
     fn primes(&self) -> usize {
         1 + self.parameters.segments.iter().map(|s| s.count).sum::<usize>()
     }
 
-    /// Returns the bytes that a client sends for a ciphertext at `level`: one half, and a seed for
-    /// the other half.
+    /// Bytes of a sent ciphertext at `level`: one half, and a seed for the other.
     fn input_bytes(&self, level: usize) -> usize {
         let spec = &self.parameters;
         let above = spec.segments.iter().flat_map(|s| std::iter::repeat_n(s.bits, s.count));
@@ -95,13 +82,11 @@ impl Setting {
         self.degree() / 8 * bits as usize
     }
 
-    /// Returns the levels of bootstraps, if there are any.
     pub fn bootstraps(&self) -> Option<Bootstraps> {
         self.bootstrap.map(|b| b.levels(self.primes()))
     }
 
-    /// Makes a chain of `levels` primes without bootstraps, with the number of special primes that
-    /// makes keys smallest.
+    /// A chain of `levels` primes without bootstraps, with the special primes that make keys smallest.
     pub fn leveled(log_degree: u32, levels: usize) -> Option<Self> {
         let max_bits = f64::from(max_modulus_bits(1 << log_degree, Secret::Ternary));
         let fits = (1..=MAX_SPECIAL.min(levels)).filter(|&alpha| bits(levels, alpha) < max_bits);
@@ -118,7 +103,6 @@ impl Setting {
         Some(Self { name: "leveled".into(), parameters, bootstrap: None })
     }
 
-    /// Returns one of the library's sets.
     fn named(set: Set) -> Self {
         let (name, bootstrap) = match set {
             Set::A => (
@@ -135,16 +119,14 @@ impl Setting {
     }
 }
 
-/// Returns the bits of `levels` primes and `alpha` special primes.
 fn bits(levels: usize, alpha: usize) -> f64 {
     f64::from(BASE_BITS + SCALE_BITS * (levels as u32 - 1) + SPECIAL_BITS * alpha as u32)
 }
 
-/// Returns a setting that holds the program, and the levels in it. `holds` says whether all tensors
-/// fit a number of slots.
+/// Chooses a setting and levels in it. `holds` says whether all tensors fit a number of slots.
 ///
 /// # Errors
-/// [`BackendError::Option`] if no setting does.
+/// [`BackendError::Option`] if no setting holds the program.
 pub(super) fn choose(
     program: &Program,
     options: &Options,
@@ -170,7 +152,7 @@ pub(super) fn choose(
     })
 }
 
-/// Returns the smallest ring up to degree `2^largest` that holds the program without bootstraps.
+/// The smallest ring up to degree `2^largest` that holds the program without bootstraps.
 fn leveled(program: &Program, depth: usize, largest: u32, holds: &dyn Fn(usize) -> bool) -> Option<(Setting, Levels)> {
     let degrees = LOG_DEGREES.into_iter().filter(|log_degree| *log_degree <= largest);
     let mut settings =
@@ -178,12 +160,10 @@ fn leveled(program: &Program, depth: usize, largest: u32, holds: &dyn Fn(usize) 
     settings.next().and_then(|s| Some((s, assign_levels(program, None, depth, 0)?)))
 }
 
-/// Returns a set with bootstraps, if it holds the program.
 fn named(program: &Program, options: &Options, set: Set, holds: &dyn Fn(usize) -> bool) -> Option<(Setting, Levels)> {
     let setting = Setting::named(set);
     let bootstraps = setting.bootstraps()?;
-    // The client may encrypt one level above what bootstraps reach, or lower if inputs would be too
-    // large.
+    // The client may encrypt one level above what bootstraps reach, or lower if inputs would be too large.
     let top = bootstraps.level_out + 1;
     let small = (1..=top).rev().find(|&level| setting.input_bytes(level) <= INPUT_BYTES).unwrap_or(top);
     let placement = options.placement as usize;
@@ -193,7 +173,6 @@ fn named(program: &Program, options: &Options, set: Set, holds: &dyn Fn(usize) -
     Some((setting, levels))
 }
 
-/// Returns the set whose bootstraps cost least.
 fn cheapest(program: &Program, options: &Options, holds: &dyn Fn(usize) -> bool) -> Option<(Setting, Levels)> {
     let candidates = BOOTSTRAP_COSTS.into_iter().filter_map(|(set, cost)| {
         let (setting, levels) = named(program, options, set, holds)?;

@@ -1,11 +1,10 @@
-//! The search for lowering options that leave the protocol unchanged: composites, degrees, margins,
-//! domains and how much of the accepted range. Choices are tried from cheap to expensive, until
-//! answers hold on the inputs that judge them.
+//! The search for lowering options that leave the protocol unchanged: composites, degrees, margins, domains
+//! and the share of the accepted range. Choices are tried from cheap to expensive, until answers hold on the
+//! judging inputs.
 //!
-//! A network with functions is lowered only with polynomials that hold on all inputs it then
-//! accepts, or with the ranges of its samples if an option asks for that. A network of polynomials
-//! can go wrong only beyond the limit of a bootstrap or a modulus: where these limits cannot be
-//! proven to hold, they are measured.
+//! A network with functions is lowered only with polynomials that hold on all inputs it then accepts or, by
+//! an option, with the ranges of its samples. A network of polynomials can go wrong only beyond the limit of
+//! a bootstrap or a modulus: limits without a proof are measured.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -21,30 +20,26 @@ use super::refusal::{FailedChoice, MAX_OFF, add_hint, is_function, refusal, unce
 use super::refused_cost;
 use tacit_backend_api::{BackendError, seam};
 
-/// Margins that are tried if no option gives one.
 const MARGINS: [f64; 3] = [1.25, 2.0, 4.0];
-/// Tolerances that are tried, as shares of the one that the options allow.
+/// Tolerances that are tried, as shares of the allowed one.
 const TOLERANCES: [f64; 3] = [1.0, 0.25, 0.0625];
 /// Output error above which finer polynomials do not help.
 const HOPELESS: f64 = 100.0 * MAX_OFF;
-/// Narrower ranges that are tried, as shares of the way from the accepted range to that of the
-/// samples. The narrowest is first: it shows whether anything holds.
+/// Narrower ranges, as shares of the way from the accepted range to that of the samples. The narrowest is
+/// first: it shows whether anything holds.
 const NARROWER: [f64; 3] = [1.0, 1.0 / 3.0, 2.0 / 3.0];
-/// Scales that are certain are taken if their error is at most so many times as large.
+/// Certain scales are taken if their error is at most so many times as large.
 const DEARER: f64 = 4.0;
-/// Factor on the largest error that was measured: inputs that were not tried may err more.
+/// Factor on the largest measured error: other inputs may err more.
 const ROOM: f64 = 4.0;
 /// Ranges that differ by a smaller share count as the same.
 const ALIKE: f64 = 0.02;
 
-/// The chosen network and options.
 pub(super) struct SettledModel<'m> {
-    /// The network, with the range that is accepted.
     pub model: Cow<'m, Model>,
     pub choice: AcceptedChoice,
 }
 
-/// A choice that holds, with its plan and verdict.
 pub(super) struct AcceptedChoice {
     pub options: Options,
     pub emitted: Emitted,
@@ -52,7 +47,6 @@ pub(super) struct AcceptedChoice {
     pub judged: Judged,
 }
 
-/// A network with an accepted range, and the judge for that range.
 struct RangedModel<'m> {
     model: Cow<'m, Model>,
     judge: Judge,
@@ -64,25 +58,20 @@ impl<'m> RangedModel<'m> {
     }
 }
 
-/// A search through choices of options, and what its attempts have shown so far.
 struct Search<'a> {
     requested: &'a Options,
     watch: &'a Watch,
     tried: usize,
     best: Option<FailedChoice>,
-    /// The first error of a choice that could not be built.
     broken: Option<BackendError>,
-    /// Whether polynomials replace any function.
     functions: bool,
-    /// Whether some choice had no certain bounds.
     unbounded: bool,
 }
 
 /// Searches the choices for a model.
 ///
 /// # Errors
-/// A node that cannot be lowered; [`BackendError::Option`] where no choice holds, with what would
-/// help.
+/// A node that cannot be lowered; [`BackendError::Option`] where no choice holds.
 pub(super) fn settle<'m>(
     model: &'m Model,
     text: &seam::Options,
@@ -111,18 +100,16 @@ pub(super) fn settle<'m>(
     })
 }
 
-/// Returns whether polynomials replace any function.
 fn has_functions(model: &Model) -> bool {
     model.graph.nodes.iter().any(|node| is_function(&node.op))
 }
 
-/// Returns the error to state if `off` was the largest one measured: a power of two, since `off`
-/// depends on the weights and little of it is published.
+/// The stated error for a measured `off`: a power of two, since `off` depends on the weights and little of it
+/// is published.
 pub(super) fn published_error(off: f64) -> f64 {
     if off > 0.0 { (ROOM * off).log2().ceil().exp2() } else { 0.0 }
 }
 
-/// Returns whether a verdict is good enough.
 pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
     let min_agreement = options.agreement;
     let agrees = judged.agreement.is_none_or(|share| share >= min_agreement);
@@ -132,7 +119,6 @@ pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
 }
 
 impl Search<'_> {
-    /// Searches for the widest accepted range for which something holds.
     fn widest<'m>(mut self, full_range: RangedModel<'m>) -> Result<SettledModel<'m>, BackendError> {
         let choices = accepted(self.requested);
         if let Some(choice) = self.first(&full_range, &choices)? {
@@ -153,7 +139,6 @@ impl Search<'_> {
         narrowest.ok_or_else(|| self.refusal())
     }
 
-    /// Takes the first choice that holds.
     fn only<'m>(mut self, ranged: RangedModel<'m>, choices: &[Options]) -> Result<SettledModel<'m>, BackendError> {
         match self.first(&ranged, choices)? {
             Some(choice) => Ok(SettledModel { model: ranged.model, choice }),
@@ -161,8 +146,8 @@ impl Search<'_> {
         }
     }
 
-    /// Takes the scales of samples if they are certain and no answer is refused. Otherwise takes
-    /// certain scales if their error is not much larger. If neither holds, tries larger margins.
+    /// Takes the scales of samples if they are certain and no answer is refused; otherwise certain scales of
+    /// not much larger error; otherwise larger margins.
     fn scaled<'m>(mut self, ranged: RangedModel<'m>, has_margin: bool) -> Result<SettledModel<'m>, BackendError> {
         let scales = margins(self.requested, has_margin);
         let mut choice = self.first(&ranged, &scales[..1])?;
@@ -187,7 +172,6 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the first choice that holds.
     fn first(&mut self, ranged: &RangedModel<'_>, choices: &[Options]) -> Result<Option<AcceptedChoice>, BackendError> {
         let mut hopeless = None;
         for options in choices {
@@ -213,8 +197,8 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Tries one choice: first with ranges of the samples that do not judge and, if that holds,
-    /// with ranges of all samples.
+    /// Tries one choice with ranges of the samples that do not judge and, if that holds, with ranges of all
+    /// samples.
     fn try_options(&mut self, ranged: &RangedModel<'_>, options: &Options) -> Result<Tried, BackendError> {
         let RangedModel { model, judge } = ranged;
         let mut emitted = Emitted::new(model, options, Samples::Searched, self.watch)?;
@@ -233,8 +217,7 @@ impl Search<'_> {
             emitted = Emitted::new(model, options, Samples::All, self.watch)?;
         }
         let approximation = match model.interface.output_mode {
-            // Few inputs come near the worst point of a polynomial, so the measured error may be
-            // far too small.
+            // Few inputs come near a polynomial's worst point, so the measured error may be far too small.
             OutputMode::Logits => {
                 published_error(tacit_floats::larger(judged.max_deviation, emitted.largest_error() / ROOM))
             }
@@ -254,9 +237,9 @@ impl Search<'_> {
         Ok(Tried::Fails)
     }
 
-    /// Returns whether the plan holds for what the model accepts. A client cannot check a class. So
-    /// a plan for classes must be certain, unless no tried input exceeds a limit and the network is
-    /// one of polynomials or an option asks for sample ranges.
+    /// Whether the plan holds for what the model accepts. A client cannot check a class: such a plan must be
+    /// certain, unless no tried input exceeds a limit and the network is one of polynomials or an option asks
+    /// for sample ranges.
     fn is_vouched(&mut self, plan: &Plan, judged: &Judged, mode: OutputMode) -> bool {
         let is_requested = self.requested.domain == Domain::Calibrated;
         let is_vouched = plan.is_certain()
@@ -268,14 +251,12 @@ impl Search<'_> {
         is_vouched
     }
 
-    /// Keeps a choice that does not hold if its verdict is the best so far.
     fn record_failure(&mut self, options: &Options, judged: Judged) {
         if self.best.as_ref().is_none_or(|best| worth(&judged) > worth(&best.judged)) {
             self.best = Some(FailedChoice { options: options.clone(), judged });
         }
     }
 
-    /// Returns the error for a search in which no choice holds.
     fn refusal(self) -> BackendError {
         let Self { requested, best, broken, unbounded, .. } = self;
         match (best, broken) {
@@ -286,12 +267,10 @@ impl Search<'_> {
     }
 }
 
-/// Returns the worth of a verdict, to compare verdicts by.
 fn worth(judged: &Judged) -> (Reverse<usize>, f64) {
     (Reverse(judged.wrong()), judged.agreement.unwrap_or(1.0) - judged.output_error)
 }
 
-/// The outcome of a choice.
 enum Tried {
     Holds(Box<AcceptedChoice>),
     Fails,
@@ -299,36 +278,31 @@ enum Tried {
     Hopeless,
 }
 
-/// Returns whether a verdict fails only because it is not certain.
 fn fails_only_certainty(FailedChoice { options, judged }: &FailedChoice) -> bool {
     let share = judged.agreement.unwrap_or(1.0);
     options.bears(judged.wrong()) && share >= options.agreement && judged.output_error <= MAX_OFF
 }
 
-/// Choices with finer polynomials, and composites where no polynomial is fine enough.
+/// Choices with finer polynomials; composites follow where none is fine enough.
 fn refinements(options: &Options) -> Vec<Options> {
     TOLERANCES.map(|share| Options { tolerance: options.tolerance * share, ..options.clone() }).to_vec()
 }
 
-/// Choices with certain ranges.
 fn accepted(requested: &Options) -> Vec<Options> {
     refinements(&Options { domain: Domain::Accepted, ..requested.clone() })
 }
 
-/// Choices with the ranges of samples, one for each margin.
 fn margins(requested: &Options, has_margin: bool) -> Vec<Options> {
     let margins = if has_margin { vec![requested.margin] } else { MARGINS.to_vec() };
     let margins = margins.into_iter();
     margins.map(|margin| Options { domain: Domain::Calibrated, margin, ..requested.clone() }).collect()
 }
 
-/// Choices with the ranges of samples.
 fn calibrated(requested: &Options, has_margin: bool) -> Vec<Options> {
     margins(requested, has_margin).iter().flat_map(refinements).collect()
 }
 
-/// Returns the model with a range between the accepted one and that of its samples; `None` if these
-/// are alike.
+/// The model with a range between the accepted one and that of its samples; `None` if these are alike.
 fn narrowed(model: &Model, share: f64) -> Option<Model> {
     let accepted = model.interface.input.range.ends().map(f64::from);
     let samples = tacit_floats::range(model.calibration.samples.iter().flatten().copied()).ends();
@@ -344,7 +318,6 @@ fn narrowed(model: &Model, share: f64) -> Option<Model> {
     Some(model)
 }
 
-/// Returns the width of a range.
 fn width([low, high]: [f64; 2]) -> f64 {
     high - low
 }

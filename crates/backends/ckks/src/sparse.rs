@@ -1,15 +1,12 @@
-//! Sparse matrices: linear operations on the elements of a tensor.
-
 use rayon::prelude::*;
 
 use super::lanes::Value;
 
-/// A matrix by rows. Entries that happen to be zero are stored: the places of entries determine the
-/// computation, and are public.
+/// A matrix by rows. Zero entries are stored: the places of entries determine the computation, and are
+/// public.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sparse {
     columns: usize,
-    /// Index of each row's first entry, and the number of entries.
     starts: Vec<usize>,
     /// Column of each entry.
     entry_columns: Vec<u32>,
@@ -17,7 +14,7 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
-    /// Makes a matrix from rows of `(column, value)`; columns ascend in each row.
+    /// Each row has `(column, value)` by ascending column.
     pub fn from_rows(columns: usize, rows: impl IntoIterator<Item = Vec<(u32, f32)>>) -> Self {
         let mut matrix = Self { columns, starts: vec![0], entry_columns: Vec::new(), values: Vec::new() };
         for row in rows {
@@ -31,76 +28,65 @@ impl Sparse {
         matrix
     }
 
-    /// Returns the bytes in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<usize>() * self.starts.len() + (size_of::<u32>() + size_of::<f32>()) * self.entry_columns.len()
     }
 
-    /// Selects elements: row `i` takes element `sources[i]`, or nothing.
+    /// Row `i` takes element `sources[i]`, or nothing.
     pub fn select(columns: usize, sources: &[Option<u32>]) -> Self {
         Self::from_rows(columns, sources.iter().map(|source| source.iter().map(|&c| (c, 1.0)).collect()))
     }
 
-    /// Returns the identity of `n` elements.
     pub fn identity(n: usize) -> Self {
         Self::diagonal(&vec![1.0; n])
     }
 
-    /// Returns a square matrix with these values on its diagonal.
     pub fn diagonal(values: &[f64]) -> Self {
         Self::from_rows(values.len(), values.iter().enumerate().map(|(i, &v)| vec![(i as u32, v as f32)]))
     }
 
-    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Returns the number of stored entries.
     pub fn entries(&self) -> usize {
         self.entry_columns.len()
     }
 
-    /// Returns the sum of the squares of all entries.
     pub fn squares(&self) -> f64 {
         self.values.iter().map(|&v| f64::from(v) * f64::from(v)).sum()
     }
 
-    /// Returns the entries of row `i`.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         let span = self.starts[i]..self.starts[i + 1];
         self.entry_columns[span.clone()].iter().zip(&self.values[span]).map(|(&c, &v)| (c as usize, f64::from(v)))
     }
 
-    /// Returns whether every row has its entry on the diagonal and no other.
     pub fn is_diagonal(&self) -> bool {
         self.rows() == self.columns && (0..self.rows()).all(|i| self.row(i).map(|(c, _)| c).eq([i]))
     }
 
-    /// Returns the diagonal of a matrix that [`is_diagonal`](Self::is_diagonal).
+    /// The diagonal of a matrix that [`is_diagonal`](Self::is_diagonal).
     pub fn diagonal_values(&self) -> Vec<f64> {
         self.values.iter().map(|&v| f64::from(v)).collect()
     }
 
-    /// Multiplies row `i` by `factors[i]`.
     pub fn scale_rows(&mut self, factors: &[f64]) {
         for (span, factor) in self.starts.windows(2).zip(factors) {
             self.values[span[0]..span[1]].iter_mut().for_each(|v| *v = (f64::from(*v) * factor) as f32);
         }
     }
 
-    /// Returns `self * x`.
     pub fn apply<V: Value>(&self, x: &[V]) -> Vec<V> {
         let rows = (0..self.rows()).into_par_iter();
         rows.map(|i| self.row(i).fold(V::of(0.0), |sum, (c, v)| sum.plus(x[c].times(V::of(v))))).collect()
     }
 
-    /// Returns the most entries that [`compose`](Self::compose) can make.
+    /// Most entries that [`compose`](Self::compose) can make.
     pub fn entries_composed(&self, inner: &Self) -> usize {
         self.entry_columns.iter().map(|&k| inner.starts[k as usize + 1] - inner.starts[k as usize]).sum()
     }
 
-    /// Returns `self * inner`.
     pub fn compose(&self, inner: &Self) -> Self {
         let rows = (0..self.rows()).into_par_iter();
         let rows: Vec<Vec<(u32, f32)>> =
@@ -114,7 +100,6 @@ impl Sparse {
     }
 }
 
-/// Sorts the entries of one row and adds up those of the same column.
 fn sum_rows(entries: impl Iterator<Item = (usize, f64)>) -> Vec<(u32, f32)> {
     let mut entries: Vec<(usize, f64)> = entries.collect();
     entries.sort_by_key(|(c, _)| *c);

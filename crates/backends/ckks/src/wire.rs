@@ -1,9 +1,8 @@
 //! Messages of the protocol.
 //!
-//! Setup: the client names its key set by 32 random bytes, and says whether it stores the secret.
-//! The server answers that it has the set, or how many of its keys have arrived before. The client
-//! sends the other keys in the order of the public part, each with a digest, and the server
-//! confirms these. Online: one ciphertext up, one ciphertext down.
+//! Setup: the client names its key set by 32 random bytes, and says whether it stores the secret. The server
+//! answers how many of its keys have arrived before. The client sends the others in the order of the public
+//! part, each with a digest, and the server confirms these. Online: one ciphertext up, one down.
 
 use tacit_net::Tag;
 
@@ -23,7 +22,6 @@ pub(super) const DIGEST: usize = 32;
 /// Bytes of a [`Welcome`]: its kind, one byte, and two numbers.
 pub(super) const WELCOME_BYTES: usize = 17;
 
-/// The client's first message: which key set it wants to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     /// Any connection of the client that knows the name may use the set.
@@ -47,19 +45,19 @@ impl Hello {
     }
 }
 
-/// The server's answer to a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Welcome {
-    /// The server has all keys.
     Known,
     /// The server has the first `there` keys and needs the others.
-    Send { there: u64 },
-    /// The server has no room for the keys.
+    Send {
+        there: u64,
+    },
     Full,
-    /// The client's quota of stored bytes is exhausted: bytes that it has, and the most that it may
-    /// have.
-    Quota { held: u64, most: u64 },
-    /// Another connection is sending this set.
+    /// The client's quota of stored bytes is exhausted.
+    Quota {
+        held: u64,
+        most: u64,
+    },
     Busy,
 }
 
@@ -93,18 +91,15 @@ impl Welcome {
     }
 }
 
-/// Returns the fault of bytes that are no [`Welcome`].
 fn meaningless(bytes: &[u8]) -> String {
     format!("an answer of {} bytes that means nothing", bytes.len())
 }
 
-/// Returns the digest of the key at position `index` of the set `name` for the plan `plan`.
 pub(super) fn key_digest(plan: &[u8; 32], name: &[u8], index: usize, bytes: &[u8]) -> [u8; DIGEST] {
     digest("tacit 2026-11 ckks key", &[plan, name, &(index as u64).to_le_bytes(), bytes])
 }
 
-/// Returns the digest of the keys that arrived on one connection after the first `skipped`, from the
-/// digest of each.
+/// Digest of the keys that arrived on one connection after the first `skipped`.
 pub(super) fn set_digest(plan: &[u8; 32], skipped: u64, digests: &[[u8; DIGEST]]) -> [u8; DIGEST] {
     digest("tacit 2026-11 ckks key set", &[plan, &skipped.to_le_bytes(), &digests.concat()])
 }
