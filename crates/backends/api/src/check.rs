@@ -14,7 +14,7 @@ pub use crate::classes::useful_bound;
 use crate::classes::{agrees, interval, relative_error, spread_of, told};
 use crate::{BackendError, DryRun, ServerModel, Strain};
 
-/// A tensor counts as near its limit from this share of the limit on.
+/// Share of a tensor's limit from which on it counts as near the limit.
 pub const NEAR: f64 = 0.5;
 
 /// Inputs per chunk.
@@ -25,25 +25,24 @@ const TOGETHER: usize = 64;
 pub struct Checked {
     /// Inputs that were compared.
     pub inputs: usize,
-    /// Inputs outside the accepted range: a client refuses them, so they were not compared.
+    /// Inputs outside the accepted range, which were not compared.
     pub refused: usize,
-    /// Inputs whose answer a client refuses; such an answer has no class and no output error.
+    /// Inputs whose answer a client refuses; it has no class and no output error.
     pub answers_refused: usize,
-    /// Share of inputs with the float network's class: the sign of a single output, or any class
-    /// tied for the best.
+    /// Share of inputs with the float network's class: the sign of a single output, or any class tied for the
+    /// best.
     pub agreement: f64,
     /// The 95 % interval of the agreement, for other inputs like these.
     pub interval: [f64; 2],
     /// Shares of inputs with the right class, if labels were given.
     pub accuracy: Option<Accuracy>,
-    /// Mean over inputs of the outputs' root mean square error, as a share of their range; 0 in
-    /// mode top-1. For a single output or equal outputs, the range is that over all inputs. NaN if
-    /// an output is NaN, and if all answers are refused.
+    /// Mean over inputs of the outputs' root mean square error, as a share of their range; 0 in mode top-1.
+    /// For a single output or equal outputs, the range is that over all inputs. NaN if an output is NaN, or
+    /// all answers are refused.
     pub output_error: f64,
     /// Inputs with a NaN in the answer or in the float network's outputs, counted as wrong.
     pub no_number: usize,
-    /// Inputs whose best classes are tied in the float network, so that the answered class is
-    /// random.
+    /// Inputs whose best classes are tied in the float network: the answered class is random.
     pub tied: usize,
     /// Inputs for which a tensor overflowed: their answers are wrong or refused.
     pub overflowed: usize,
@@ -75,18 +74,17 @@ pub struct Strained {
     pub near: usize,
 }
 
-/// The error bound of an honest answer for this reference of a model, if it is useful
-/// ([`useful_bound`]).
+/// The error bound of an honest answer for this reference, if it is useful ([`useful_bound`]).
 #[must_use]
 pub fn useful_error_bound(model: &dyn ServerModel, reference: &[f64]) -> Option<f64> {
     useful_bound(model.error_bound(reference), tacit_floats::range(reference.iter().copied()).ends())
 }
 
-/// Runs the lowered model and its float network on `inputs` (after the client's normalisation).
-/// `labels`: the right class of each input.
+/// Runs the lowered model and its float network on `inputs` (after the client's normalisation), with the
+/// right class of each in `labels`.
 ///
 /// # Errors
-/// The model accepts no input, the number of labels differs from that of inputs, a model fails to
+/// The model accepts no input, the number of labels is another one than that of inputs, a model fails to
 /// compute, or `watch` interrupts.
 pub fn check(
     model: &Model,
@@ -127,9 +125,9 @@ struct Tally {
     tied: usize,
     /// Right classes of the float network, and of the lowered model.
     right: [usize; 2],
-    /// Sum of relative output errors of inputs whose outputs have a range.
+    /// Sum of relative output errors, for inputs whose outputs have a range.
     errors: f64,
-    /// Sum of errors of inputs whose outputs are all equal.
+    /// The same for inputs whose outputs are all equal.
     errors_without_range: f64,
     /// Range of all wanted outputs.
     range: Option<[f64; 2]>,
@@ -138,7 +136,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Adds an input with the float network's outputs, and the answer unless a client refuses it.
+    /// `answer` is `None` if a client refuses it.
     fn add(
         &mut self,
         model: &Model,
@@ -164,7 +162,6 @@ impl Tally {
         self.strains(strain);
     }
 
-    /// Adds the output error of an input.
     fn compare(&mut self, expected: &[f64], answer: &[f64]) {
         let [low, high] = tacit_floats::range(expected.iter().copied()).ends();
         match low == high {

@@ -9,8 +9,7 @@ use tacit_graph::{OutputMode, erfc};
 /// Normal quantile of two-sided 95 % intervals.
 const Z95: f64 = 1.96;
 
-/// The class of outputs: the first largest of several, the sign of a single one; `None` if any is
-/// NaN.
+/// The class of outputs: the first largest of several, the sign of a single one; `None` if any is NaN.
 pub fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> Option<usize> {
     let best = tacit_floats::first_largest(outputs)?;
     Some(if outputs.len() == 1 { usize::from(outputs[0] > T::default()) } else { best })
@@ -25,8 +24,8 @@ pub fn told(mode: OutputMode, answer: &[f64]) -> Option<usize> {
     }
 }
 
-/// Whether `class` is that of `outputs`. Any class that is tied for the largest counts,
-/// since errors decide between tied classes. False if an output is NaN or `class` is `None`.
+/// Whether `class` is that of `outputs`, or tied with it: errors decide between tied classes. False if an
+/// output is NaN or `class` is `None`.
 pub fn is_class_of<T: Copy + Default + PartialOrd>(class: Option<usize>, outputs: &[T]) -> bool {
     let (Some(answer_class), Some(best)) = (class, self::class(outputs)) else { return false };
     answer_class == best || outputs.len() > 1 && outputs.get(answer_class).is_some_and(|v| *v == outputs[best])
@@ -41,8 +40,7 @@ pub fn agrees(mode: OutputMode, answer: &[f64], outputs: &[f64]) -> bool {
     }
 }
 
-/// The spread of the expected values of all samples: the unit of errors if the values of one sample
-/// are all equal.
+/// The spread of the expected values of all samples.
 pub fn spread<T: Copy + Into<f64>>(outputs: &[Vec<T>]) -> f64 {
     spread_of(range(outputs.iter().flatten().copied()).ends())
 }
@@ -56,8 +54,7 @@ pub fn spread_of([low, high]: [f64; 2]) -> f64 {
     }
 }
 
-/// Returns an error bound of outputs if it is useful: less than the range of the outputs, or than
-/// the magnitude of a single value. The outputs lie between the two values of the range.
+/// The bound of errors, if it is less than the range of the outputs or the magnitude of the only value.
 #[must_use]
 pub fn useful_bound(bound: f64, [low, high]: [f64; 2]) -> Option<f64> {
     let range = if high > low { high - low } else { high.abs() };
@@ -77,13 +74,12 @@ pub fn root_mean_square<T: Copy + Into<f64>>(answer: &[f64], expected: &[T]) -> 
     (squares / expected.len().max(1) as f64).sqrt()
 }
 
-/// The probability that an answer has another class than the float network's `expected`. Assumes that
-/// each output has an independent normal error of the size seen in `got`; an error common to all
-/// outputs changes no class. The class of a single output is its sign. Classes tied in the float
-/// network count as one, and a NaN answer has none of them.
+/// The probability that an answer has another class than the float network's `expected`. Assumes independent
+/// normal errors of the size seen in `answer`; an error common to all outputs changes no class. Classes tied
+/// in the float network count as one, and a NaN answer has none of them.
 ///
-/// A count of changed classes cannot tell 1 % from 0.1 % on a dozen samples; the distance of the
-/// best two outputs can.
+/// A count of changed classes cannot tell 1 % from 0.1 % on a dozen samples; the distance of the best two
+/// outputs can.
 pub fn flip_probability(expected: &[f32], answer: &[f64]) -> f64 {
     let errors: Vec<f64> = answer.iter().zip(expected).map(|(g, w)| g - f64::from(*w)).collect();
     let count = errors.len().max(1) as f64;
@@ -103,7 +99,7 @@ pub fn flip_probability(expected: &[f32], answer: &[f64]) -> f64 {
     1.0 - rivals.map(|w| 1.0 - tail(f64::from(expected[top] - w) / (SQRT_2 * size))).product::<f64>()
 }
 
-/// Returns the probability that a standard normal variable is larger than `distance`.
+/// The probability that a standard normal variable is larger than `distance`.
 fn tail(distance: f64) -> f64 {
     0.5 * erfc(distance / SQRT_2)
 }

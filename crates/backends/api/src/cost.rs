@@ -1,5 +1,5 @@
-//! The costs of a lowered model by phase, for the search for scales, the planner and the
-//! scheduler's first estimates.
+//! Costs of a lowered model by phase, for the search for scales, the planner and the scheduler's first
+//! estimates.
 
 use std::ops::AddAssign;
 
@@ -25,7 +25,7 @@ pub struct Work {
 pub struct PartyCost {
     /// Primitive work.
     pub work: Work,
-    /// Estimate of the memory that the phase needs at its peak, in bytes, without the model itself.
+    /// Estimated peak of the phase's memory, in bytes, without the model itself.
     pub peak_memory_bytes: u64,
     /// Bytes that remain after the phase: keys of a setup, material of an offline phase.
     pub stored_bytes: u64,
@@ -34,9 +34,9 @@ pub struct PartyCost {
 /// Both parties' costs of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct PhaseCost {
-    /// Bytes from the client to the server, with the headers of frames (before TLS).
+    /// Bytes from client to server, with frame headers (before TLS).
     pub up_bytes: u64,
-    /// Bytes from the server to the client, with the headers of frames (before TLS).
+    /// Bytes from server to client, with frame headers (before TLS).
     pub down_bytes: u64,
     /// Round trips that the client waits for, in sequence.
     pub exchanges: u64,
@@ -46,13 +46,13 @@ pub struct PhaseCost {
     /// Bytes still on their way to the server when the client is done
     /// ([`TrafficModel::queued_bytes`]).
     pub queued_bytes: u64,
-    /// The most bytes that the client sends without waiting for an answer.
+    /// Most bytes that the client sends without waiting for an answer.
     pub up_burst: u64,
-    /// The most bytes that the server sends without waiting for an answer.
+    /// Most bytes that the server sends without waiting for an answer.
     pub down_burst: u64,
-    /// Costs of the client.
+    /// The client's costs.
     pub client: PartyCost,
-    /// Costs of the server.
+    /// The server's costs.
     pub server: PartyCost,
 }
 
@@ -67,8 +67,8 @@ pub struct Costs {
     pub online: PhaseCost,
     /// Sign tests of one input.
     pub comparisons: u64,
-    /// Numbers in the weights of linear layers, which a server holds in every phase; 0 if the
-    /// phases' peak memory includes them.
+    /// Numbers in the weights of linear layers, which a server holds in every phase; 0 if the phases' peak
+    /// memory includes them.
     pub weights: u64,
     /// The dealer's costs for one input; zeros without a dealer.
     pub dealing: DealingCost,
@@ -85,14 +85,14 @@ impl Costs {
         }
     }
 
-    /// Returns the bytes that a dealer sends to the client in a phase.
+    /// Bytes that a dealer sends to the client in a phase.
     #[must_use]
     pub fn dealt_bytes(&self, phase: Phase) -> u64 {
         if phase == Phase::Offline { self.dealing.client_bytes } else { 0 }
     }
 
-    /// Returns the bytes on the links of client and server in a phase. A dealer's bytes to the
-    /// client count beside those between the parties.
+    /// Bytes on the links of client and server in a phase. A dealer's bytes to the client count beside those
+    /// between the parties.
     #[must_use]
     pub fn carried(&self, phase: Phase) -> Sides<u64> {
         let bytes = self.of(phase).bytes();
@@ -109,12 +109,12 @@ pub struct DealingCost {
     pub server_bytes: u64,
     /// Primitive work at the dealer.
     pub work: Work,
-    /// Estimate of the dealer's memory at its peak, in bytes.
+    /// Estimated peak of the dealer's memory, in bytes.
     pub peak_memory_bytes: u64,
 }
 
 impl From<TrafficModel> for PhaseCost {
-    /// The costs of the traffic alone. Both parties' work is zero.
+    /// The costs of the traffic alone.
     fn from(talk: TrafficModel) -> Self {
         let Sides { client: up_burst, server: down_burst } = talk.bursts();
         Self {
@@ -150,8 +150,7 @@ impl AddAssign for Work {
 }
 
 impl AddAssign for PartyCost {
-    /// Adds a cost that follows in sequence: work and stored bytes add up, the peak is the larger
-    /// one.
+    /// Adds a cost that follows in sequence: the peak is the larger one.
     fn add_assign(&mut self, addend: Self) {
         self.work += addend.work;
         self.peak_memory_bytes = self.peak_memory_bytes.max(addend.peak_memory_bytes);

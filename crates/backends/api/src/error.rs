@@ -82,8 +82,8 @@ pub enum BackendError {
         /// The cause, and a remedy.
         what: String,
     },
-    /// The client refuses the outputs as an answer. The protocol has ended as usual, so the
-    /// connection stays usable and the server learns nothing of the refusal.
+    /// The client refuses the outputs as an answer. The protocol has ended as usual, so the connection stays
+    /// usable and the server learns nothing of the refusal.
     #[error("the answer was refused: {what}")]
     Answer {
         /// The cause, and a remedy.
@@ -127,14 +127,13 @@ pub enum BackendError {
     /// The phase was stopped from outside.
     #[error("stopped between two layers")]
     Stopped,
-    /// An error of a fixed-point model or of its lowering: `RingError` of the crate `tacit-ring`.
+    /// `RingError` of the crate `tacit-ring`.
     #[error(transparent)]
     Ring(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl BackendError {
-    /// Returns the peer's deviation from the protocol, if that is the cause: one that no honest
-    /// peer makes.
+    /// The peer's deviation from the protocol, if that is the cause: one that no honest peer makes.
     #[must_use]
     pub fn deviation(&self) -> Option<&'static str> {
         match self {

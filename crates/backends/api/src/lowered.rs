@@ -218,12 +218,10 @@ pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
     }
 }
 
-/// Returns the four bytes from `offset` as a number.
 fn read_u32(header: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes([header[offset], header[offset + 1], header[offset + 2], header[offset + 3]])
 }
 
-/// Returns the eight bytes from `offset` as a number.
 fn read_u64(header: &[u8], offset: usize) -> u64 {
     u64::from(read_u32(header, offset)) | u64::from(read_u32(header, offset + 4)) << 32
 }

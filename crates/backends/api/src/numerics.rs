@@ -1,15 +1,12 @@
-//! The relation of a back end's answers to its reference.
-
-/// The relation of answers to the reference of the back end's own level: the fixed-point network or
-/// the float network.
+/// How answers relate to the reference of the back end's own level: the fixed-point or the float network.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Numerics {
     /// Answers equal the reference, bit for bit.
     Exact,
-    /// Each truncation may be `below` units lower and `above` units higher than the floor of its
-    /// argument. Each linear output may be off by `linear` units at its own (untruncated) scale.
-    /// ReLU may give 0 for results below `2^relu_drop` units.
+    /// A truncation may be `below` units lower and `above` units higher than the floor. A linear output may
+    /// be off by `linear` units at its own (untruncated) scale. ReLU may give 0 for results below
+    /// `2^relu_drop` units.
     UlpPerTruncation {
         /// Largest deficit of a truncation, in units of the last place.
         below: u32,
@@ -20,10 +17,9 @@ pub enum Numerics {
         /// Bits that the sign test of ReLU drops.
         relu_drop: u32,
     },
-    /// Approximate arithmetic: errors are at most `relative` times the largest magnitude of the
-    /// reference's outputs. This is an estimate of the errors, without proof.
+    /// Errors are estimated, without proof, to be at most `relative` times the reference's largest magnitude.
     Approx {
-        /// The largest error as a share of the largest output's magnitude.
+        /// Share of the largest output's magnitude.
         relative: f64,
     },
 }

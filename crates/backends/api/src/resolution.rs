@@ -18,8 +18,8 @@ pub struct Faint {
 }
 
 impl Faint {
-    /// Examines `input` (what the model computes on) for a given step. Returns `None` if more than
-    /// a twentieth of the nonzero values stay nonzero.
+    /// Returns `None` if more than a twentieth of the nonzero values of `input` (what the model computes on)
+    /// stay nonzero.
     #[must_use]
     pub fn of(input: &[f32], step: f64) -> Option<Self> {
         let values = || input.iter().map(|v| f64::from(*v)).filter(|v| *v != 0.0);

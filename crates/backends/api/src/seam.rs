@@ -1,16 +1,16 @@
 //! The interface of every back end.
 //!
-//! A [`Backend`] lowers the owner's float model to a public part for clients and a private part
-//! that stays at the server. A [`ServerModel`] and a [`ClientModel`] are made from these parts and
-//! shared by any number of connections. [`ServerSide`] and [`ClientSide`] hold one connection's
-//! state. Sides run the phases on a given channel: `setup` once, `offline` per input without
-//! knowing the input, `online` with the input. Code outside a back end names no protocol.
+//! A [`Backend`] lowers the owner's float model to a public part for clients and a private part for the
+//! server. A [`ServerModel`] and a [`ClientModel`] are made from these parts and shared by all connections.
+//! [`ServerSide`] and [`ClientSide`] hold one connection's state. Sides run the phases on a given channel:
+//! `setup` once, `offline` per input without knowing the input, `online` with the input. Code outside a back
+//! end names no protocol.
 //!
-//! A back end whose phases wait on the link runs a **batch** of B inputs as one offline and one
-//! online phase, with the exchanges of one input ([`Plan::max_batch`]). A batch has a model of its
-//! own ([`ServerModel::batched`], [`ClientModel::batched`]): the costs are the batch's and the
-//! digest names B. A batch's material is made, stored, claimed and burnt as one. Connections change the
-//! batch size with the same keys ([`ServerSide::set_batch`], [`ClientSide::set_batch`]).
+//! A back end whose phases wait on the link runs a **batch** of B inputs as one offline and one online phase,
+//! with the exchanges of one input ([`Plan::max_batch`]). A batch has a model of its own
+//! ([`ServerModel::batched`], [`ClientModel::batched`]): costs are the batch's and the digest names B. A
+//! batch's material is made, stored, claimed and burnt as one. Connections change the batch size with the
+//! same keys ([`ServerSide::set_batch`], [`ClientSide::set_batch`]).
 
 mod batch;
 mod dealing;
@@ -51,10 +51,10 @@ pub use tacit_arith::prg::Seed;
 
 use crate::{BackendError, Costs, Numerics};
 
-/// Largest public part of a lowering, in bytes, for writers and for clients that accept one.
+/// Largest public part in bytes, for writers and for clients.
 pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
 
-/// A cryptographic back end. Object-safe: [`crate::Registry`] holds them all.
+/// A cryptographic back end. Object-safe.
 pub trait Backend: Send + Sync {
     /// The back end's name, such as `cheetah`: lower case letters, digits and `-`.
     fn id(&self) -> &'static str;
@@ -65,8 +65,7 @@ pub trait Backend: Send + Sync {
     /// The parties that its users trust.
     fn trust(&self) -> Trust;
 
-    /// Whether a server keeps a client's keys between connections, so that the client is best
-    /// placed where they lie.
+    /// Whether a server keeps a client's keys, so that the client is best placed where they lie.
     fn keeps_keys(&self) -> bool {
         false
     }
@@ -84,17 +83,17 @@ pub trait Backend: Send + Sync {
     /// Lowers the owner's model.
     ///
     /// # Errors
-    /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would
-    /// help; [`BackendError::Option`] names an option that is unknown or out of range.
+    /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would help;
+    /// [`BackendError::Option`] an option that is unknown or out of range.
     fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
         self.lower_watched(model, options, &Watch::default())
     }
 
-    /// As [`lower`](Self::lower), and reports progress to `watch`.
+    /// As [`lower`](Self::lower), with progress to `watch`.
     ///
     /// # Errors
-    /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted)
-    /// as the cause if `watch` interrupts.
+    /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted) if
+    /// `watch` interrupts.
     fn lower_watched(
         &self,
         model: &Model,
@@ -130,8 +129,8 @@ pub trait Plan: Send + Sync {
     /// Shapes and meaning of inputs and outputs.
     fn interface(&self) -> &Interface;
 
-    /// Digest of what both parties must have alike: public part, options, and the plan made from
-    /// them, in canonical bytes. Material is bound to this digest.
+    /// Digest of what both parties must have alike: public part, options, and the plan made from them, in
+    /// canonical bytes. Material is bound to it.
     fn digest(&self) -> [u8; 32];
 
     /// Costs of the phases, for [`batch`](Self::batch) inputs at once.
@@ -184,7 +183,7 @@ pub trait ServerModel: Plan {
     /// The public part, for clients.
     fn public_bytes(&self) -> &[u8];
 
-    /// The private part, which stays at the server and is stored beside the public part.
+    /// The private part, which stays at the server.
     ///
     /// # Errors
     /// The private part exceeds what [`Backend::load`] reads.
@@ -193,16 +192,15 @@ pub trait ServerModel: Plan {
     /// The findings of the lowering, for the model's owner; `None` for a loaded model.
     fn report(&self) -> Option<&dyn LoweringReport>;
 
-    /// Computes the expected answer in the clear, for a real-valued input of shape
-    /// `interface().input_shape`, after the client's normalisation. Compare runs by
-    /// [`Plan::error_bound`].
+    /// The expected answer, computed in the clear, for an input of shape `interface().input_shape` after the
+    /// client's normalisation. Compare runs by [`Plan::error_bound`].
     ///
     /// # Errors
     /// The input does not fit the model.
     fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError>;
 
-    /// Simulates an answer of a run: the [`reference`](Self::reference), with the errors of
-    /// approximate arithmetic (if any) drawn by their estimates.
+    /// An answer as a run may give it: the [`reference`](Self::reference), with estimated errors of
+    /// approximate arithmetic.
     ///
     /// # Errors
     /// The input does not fit the model.
@@ -210,8 +208,7 @@ pub trait ServerModel: Plan {
         self.reference(input)
     }
 
-    /// Returns how near each tensor comes to its computation's limit for an input; empty if there
-    /// are no limits.
+    /// How near each tensor comes to its computation's limit for an input; empty without limits.
     ///
     /// # Errors
     /// The input does not fit the model.
@@ -219,13 +216,12 @@ pub trait ServerModel: Plan {
         Ok(Vec::new())
     }
 
-    /// The advice for owners whose tensors exceed their limits, as the words that follow "lower".
+    /// Advice for owners whose tensors exceed their limits, in words that follow "lower".
     fn remedy(&self) -> String {
         "with `-O clamp=true`".into()
     }
 
-    /// Runs [`simulate`](Self::simulate) and [`strain`](Self::strain) for many inputs, faster than
-    /// one by one.
+    /// Runs [`simulate`](Self::simulate) and [`strain`](Self::strain) for many inputs.
     ///
     /// # Errors
     /// An input does not fit the model.
@@ -247,13 +243,13 @@ pub trait ServerModel: Plan {
         None
     }
 
-    /// Bytes of material that is better streamed to disk than held in memory
-    /// ([`ServerSide::offline_into`]); `None` if the material is made as a whole.
+    /// Bytes of material that is better streamed to disk ([`ServerSide::offline_into`]); `None` if it is made
+    /// as a whole.
     fn spooled_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Frees what a rehearsal leaves: keys that no connection uses, and buffers for a next run.
+    /// Frees keys that no connection uses, and buffers for a next run.
     fn rest(&self) {}
 
     /// Creates the state of a new connection. Sends nothing to the peer.
@@ -292,9 +288,6 @@ pub trait LoweringReport: fmt::Display + Send + Sync {
 /// A lowered model at the client.
 pub trait ClientModel: Plan {
     /// See [`ServerModel::batched`].
-    ///
-    /// # Errors
-    /// As [`ServerModel::batched`].
     fn batched(&self, _batch: usize) -> Result<Arc<dyn ClientModel>, BackendError> {
         Err(ONE_BY_ONE)
     }
@@ -304,29 +297,26 @@ pub trait ClientModel: Plan {
         None
     }
 
-    /// Name and value of a lowering option that removes a protection of the client, if one is set.
-    /// Clients accept such a model only if they ask for it.
+    /// Name and value of a lowering option that removes a protection of the client, if one is set. Clients
+    /// accept such a model only on request.
     fn waives(&self) -> Option<(&'static str, &'static str)> {
         None
     }
 
-    /// Creates the state of a new connection. Sends nothing to the peer.
-    ///
-    /// # Errors
-    /// No randomness from the operating system.
+    /// See [`ServerModel::connect`].
     fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError>;
 }
 
 /// One connection's state at the server. After an error, state and channel are unusable.
 pub trait ServerSide: Send {
-    /// Sets up keys and other state that belongs to the client rather than to an input.
+    /// Sets up keys and other state of the client.
     ///
     /// # Errors
     /// Errors of the protocol or the channel.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
 
-    /// Sets the batch size of later phases and of material that is read, as in the model of
-    /// [`ServerModel::batched`]. Sends nothing: the peer has to call this too.
+    /// Sets the batch size of later phases and of material that is read. Sends nothing: the peer has to call
+    /// this too.
     ///
     /// # Errors
     /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
@@ -337,8 +327,8 @@ pub trait ServerSide: Send {
     /// Makes material for one input, or for a batch.
     ///
     /// # Errors
-    /// As [`setup`](Self::setup); [`BackendError::Misuse`] if called before
-    /// setup, or if there is nothing to prepare.
+    /// As [`setup`](Self::setup); [`BackendError::Misuse`] before the setup, or if there is nothing to
+    /// prepare.
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
 
     /// As [`offline`](Self::offline), but streams the material to `place`:
@@ -374,72 +364,51 @@ pub trait ServerSide: Send {
 /// One connection's state at the client. After an error, state and channel are unusable.
 pub trait ClientSide: Send {
     /// See [`ServerSide::setup`].
-    ///
-    /// # Errors
-    /// As [`ServerSide::setup`].
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
 
     /// See [`ServerSide::set_batch`].
-    ///
-    /// # Errors
-    /// As [`ServerSide::set_batch`].
     fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
         if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
     }
 
     /// See [`ServerSide::offline`].
-    ///
-    /// # Errors
-    /// As [`ServerSide::offline`].
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
 
     /// See [`ServerSide::offline_into`].
-    ///
-    /// # Errors
-    /// As [`ServerSide::offline_into`].
     fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
         write_whole(&self.offline(channel)?, place)
     }
 
-    /// As [`offline`](Self::offline), with the client's random choices derived from `seed`. Returns
-    /// the material without these choices; [`with_seed`](Self::with_seed) puts both together.
+    /// As [`offline`](Self::offline), with the client's random choices derived from `seed`. Returns the
+    /// material without these choices, for [`with_seed`](Self::with_seed).
     ///
     /// # Errors
-    /// As [`offline`](Self::offline); [`BackendError::Misuse`] if the back end's material uses no
-    /// seed.
+    /// As [`offline`](Self::offline); [`BackendError::Misuse`] if the back end's material uses no seed.
     fn offline_from(&mut self, _: &mut Channel, _: MaterialSeed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         Err(NO_SEED)
     }
 
-    /// Puts together material from a seed and the result of [`offline_from`](Self::offline_from)
-    /// for that seed, which may come from another connection or machine.
+    /// Puts together material from a seed and what [`offline_from`](Self::offline_from) returned for it,
+    /// maybe on another connection or machine.
     ///
     /// # Errors
-    /// [`BackendError::Material`] if the bytes do not fit; [`BackendError::Misuse`] if no seed is
-    /// used.
+    /// [`BackendError::Material`] if the bytes do not fit; [`BackendError::Misuse`] if no seed is used.
     fn with_seed(&self, _: MaterialSeed, _rest: &[u8]) -> Result<Material, BackendError> {
         Err(NO_SEED)
     }
 
-    /// Computes the real-valued outputs for an input that `interface().check_input` accepts; in
-    /// mode top-1 the class index. Inputs and outputs of a batch are concatenated.
+    /// Computes the real-valued outputs for an input that `interface().check_input` accepts; in mode top-1
+    /// the class index. Inputs and outputs of a batch are concatenated.
     ///
     /// # Errors
-    /// As [`ServerSide::online`]; [`BackendError::Graph`] before anything is sent, if the input
-    /// does not fit; [`BackendError::Answer`] after a complete protocol run, so that the connection
-    /// stays usable.
+    /// As [`ServerSide::online`]; [`BackendError::Graph`] before anything is sent, if the input does not fit;
+    /// [`BackendError::Answer`] after a complete protocol run, so that the connection stays usable.
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError>;
 
     /// See [`ServerSide::read_material`].
-    ///
-    /// # Errors
-    /// As [`ServerSide::read_material`].
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
 
     /// See [`ServerSide::spooled_material`].
-    ///
-    /// # Errors
-    /// As [`ServerSide::spooled_material`].
     fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
         self.read_material(&read_whole(bytes, source)?)
     }
@@ -447,7 +416,7 @@ pub trait ClientSide: Send {
 
 const NO_SEED: BackendError = BackendError::Misuse("the client's material of this back end follows from no seed");
 
-/// Creates a generator seeded by the operating system, for one connection or model.
+/// Creates a generator for one connection or model.
 ///
 /// # Errors
 /// [`BackendError::Random`] if the operating system gives no random bytes.

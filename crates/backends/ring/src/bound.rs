@@ -1,6 +1,6 @@
-//! The largest possible distance of an answer from the reference. The walk carries every node's
-//! declared error through the largest row norm of each layer. The bound is a guarantee; real errors
-//! in deep models are far below it.
+//! The largest possible distance of an answer from the reference. The walk carries every node's declared
+//! error through the largest row norm of each layer. The bound is a guarantee, far above real errors of deep
+//! models.
 
 use std::convert::Infallible;
 
@@ -9,9 +9,8 @@ use tacit_graph::{Interpreter, NodeId, walk};
 use super::{Node, Op, RingGraph, WeightFacts, Weights, slack};
 use tacit_backend_api::Numerics;
 
-/// Returns the bound in units of the output's last place. The bound is infinite if the answer is a
-/// class index, which may then be any. Without the weights (at the client) the public facts about
-/// the weights bound their norms.
+/// The bound in units of the output's last place; infinite if the answer is a class index. Without the
+/// weights (at the client) public facts bound their norms.
 #[must_use]
 pub fn worst_case(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numerics) -> f64 {
     let linear = match *numerics {
@@ -24,7 +23,7 @@ pub fn worst_case(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numer
     bound
 }
 
-/// The error that each kind of node adds, without linear layers.
+/// The error that each kind of node adds, but for linear layers.
 struct Errors {
     truncation: f64,
     dropped: f64,
@@ -52,7 +51,7 @@ struct Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// Largest sum of magnitudes in a row of the layer's weights.
+    /// Largest sum of magnitudes in a row of weights.
     fn row_norm(&self, id: NodeId, row_len: usize, facts: WeightFacts) -> f64 {
         match self.weights.and_then(|weights| weights.get(id)) {
             Some(layer) => layer.weights.chunks(row_len.max(1)).map(absolute_sum).fold(0.0, tacit_floats::larger),
@@ -64,7 +63,6 @@ impl Bound<'_> {
     }
 }
 
-/// Returns the sum of the magnitudes of a row.
 fn absolute_sum(row: &[i32]) -> f64 {
     row.iter().map(|w| f64::from(w.unsigned_abs())).sum()
 }
@@ -86,11 +84,11 @@ impl Interpreter for Bound<'_> {
             }
             (Op::Linear(l), Some(input)) => times(self.row_norm(id, input.elements(), l.weights)) + self.linear[id],
             (Op::Relu, _) => worst + self.errors.dropped,
-            // The difference is at most that of the largest and smallest result.
+            // At most the difference of the largest and smallest result.
             (Op::LookUp(table), _) => {
                 let [low, high] = table.range();
-                // With lines, each of the two numbers may use either of two pieces, and the pieces
-                // between them add to the error.
+                // With lines, each of the two numbers may use either of two pieces, and pieces between them
+                // add to the error.
                 let pieces =
                     2.0 + table.lines.as_ref().map_or(0.0, |lines| (worst / f64::from(lines.low).exp2()).floor());
                 (times(table.steepest() as f64) + pieces * table.apart() as f64).min(low.abs_diff(high) as f64)

@@ -99,7 +99,7 @@ pub enum RingError {
 }
 
 impl RingError {
-    /// Returns the error of the ring level behind an error of a back end; `None` for another one.
+    /// The error of the ring level behind an error of a back end, if it is one.
     #[must_use]
     pub fn of(error: &BackendError) -> Option<&Self> {
         match error {
@@ -115,7 +115,7 @@ impl From<RingError> for BackendError {
     }
 }
 
-/// Attributes an option error of the ring level to the back end that lowers to it.
+/// Attributes an option error of the ring level to a back end.
 #[must_use]
 pub fn of_backend(error: BackendError, backend: &'static str) -> BackendError {
     match RingError::of(&error) {

@@ -4,25 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use super::RingError;
 
-/// Widest ring that the back ends support, in bits. Linear layers need a ciphertext prime a few
-/// bits wider, and only primes of at most 50 bits are fast.
+/// Widest ring that back ends support, in bits. Linear layers need a ciphertext prime a few bits wider, and
+/// only primes of at most 50 bits are fast.
 pub const MAX_WIDTH: u32 = 40;
 
 /// Narrowest ring that values are compared in, in bits.
 pub const MIN_COMPARED_WIDTH: u32 = 4;
 
-/// Largest value of twice the wider ring's bits less the narrower ring's bits, where ReLU widens. A
+/// Largest value of twice the wider ring's bits less the narrower ring's bits, where ReLU widens: a
 /// multiplexer takes the value and its wrap bits from one word of OT output.
 pub const MAX_WIDENING: u32 = 64;
 
 /// Largest number of bits behind the binary point.
 pub const MAX_FRAC_BITS: u32 = 47;
 
-/// Representation of a tensor's values: signed integers modulo 2^`width`, of which `frac_bits` lie
-/// behind the binary point.
+/// Signed integers modulo 2^`width`, of which `frac_bits` lie behind the binary point.
 ///
-/// Range: `2 <= width <= MAX_WIDTH`, `frac_bits <= MAX_FRAC_BITS` (a scale may exceed the width:
-/// the top bits are then known to be zero).
+/// Range: `2 <= width <= MAX_WIDTH`, `frac_bits <= MAX_FRAC_BITS` (a scale may exceed the width: the top bits
+/// are then known to be zero).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixedPoint {
     /// Bits of the ring Z_{2^width}.

@@ -16,10 +16,10 @@ pub fn node(op: Op, inputs: &[usize], shape: &[usize], width: u32, frac: u32) ->
     Node { name: op.name().to_string(), op, inputs: inputs.to_vec(), shape: shape.to_vec(), fixed: fixed(width, frac) }
 }
 
-/// The public part of a model with these nodes, whose last node is the result.
+/// The public part of a model with these nodes, of which the last is the result.
 ///
 /// # Panics
-/// If there are no nodes.
+/// There are no nodes.
 #[must_use]
 pub fn spec(nodes: Vec<Node>) -> RingSpec {
     let output = nodes.len() - 1;
@@ -42,9 +42,6 @@ pub fn spec(nodes: Vec<Node>) -> RingSpec {
 }
 
 /// A network with a convolution, a pool, a ReLU and a fully connected layer.
-///
-/// # Panics
-/// Never.
 #[must_use]
 pub fn small_model() -> (RingGraph, Weights) {
     let geometry =
@@ -73,9 +70,6 @@ pub fn small_model() -> (RingGraph, Weights) {
 }
 
 /// The network `tiny-cnn` of the zoo as an owner's model: input `[1, 8, 8]`, ten outputs.
-///
-/// # Panics
-/// Never.
 #[must_use]
 pub fn tiny_cnn(output_mode: OutputMode) -> Model {
     let options = ImportOptions { output_mode, model_id: Some([1; 16]), ..ImportOptions::default() };

@@ -12,7 +12,7 @@ use super::op::{Conv2d, MAX_MAGNITUDE_BITS, MAX_NORM_BITS, Op, WeightFacts, infe
 /// One node: an operation and its result tensor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Name for reports and errors (from the ONNX file where there is one).
+    /// Name for reports and errors.
     #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub name: String,
     /// The operation.
@@ -32,11 +32,10 @@ impl Node {
     }
 }
 
-/// The public part of a lowered model, which is all that a client receives. Checking turns this
-/// serialisable form into a [`RingGraph`].
+/// The public part of a lowered model: all that a client receives. A checked one is a [`RingGraph`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RingSpec {
-    /// Random identity of the import; part of the digest that binds material to the model.
+    /// Random identity of the import; part of the digest that binds material.
     pub model_id: [u8; 16],
     /// Inputs and outputs.
     pub interface: Interface,
@@ -96,8 +95,7 @@ impl RingGraph {
                 what,
             })?;
         }
-        // The sum cannot overflow: each tensor has at most MAX_ELEMENTS elements, and there are at
-        // most MAX_NODES tensors.
+        // No overflow: at most MAX_NODES tensors of at most MAX_ELEMENTS elements.
         if spec.nodes.iter().map(Node::elements).sum::<usize>() > MAX_TOTAL_ELEMENTS {
             return Err(RingError::TooLarge);
         }
@@ -128,7 +126,7 @@ impl RingGraph {
         &self.spec.nodes[self.spec.output]
     }
 
-    /// Returns the real number that one unit in the last place of an answer stands for.
+    /// The real number of one unit in an answer's last place.
     pub fn output_unit(&self) -> f64 {
         match self.output().op {
             Op::ArgMax => 1.0,
@@ -136,7 +134,7 @@ impl RingGraph {
         }
     }
 
-    /// Number of multiplications of one inference in linear layers.
+    /// Multiplications of one inference in linear layers.
     pub fn macs(&self) -> u64 {
         let of_nodes = self
             .linear_nodes()
@@ -162,8 +160,7 @@ impl RingGraph {
         nodes.collect()
     }
 
-    /// Returns each linear node with the number of its weight rows (one for each output channel or
-    /// feature) and their length.
+    /// Linear nodes with number and length of their weight rows (one for each output channel or feature).
     pub(super) fn linear_nodes(&self) -> impl Iterator<Item = (NodeId, (usize, usize))> {
         self.spec.nodes.iter().enumerate().filter_map(|(id, node)| {
             let input = &self.spec.nodes[*node.inputs.first()?];
@@ -178,8 +175,8 @@ impl RingGraph {
         })
     }
 
-    /// Checks that weights fit the graph: one entry per linear node, with the lengths, magnitudes
-    /// and norms that the public facts state.
+    /// Checks that there is one entry per linear node, with the lengths, magnitudes and norms that the public
+    /// facts state.
     ///
     /// # Errors
     /// Names the node whose weights are missing or do not fit.
@@ -225,14 +222,13 @@ impl SortedGraph for RingGraph {
     }
 }
 
-/// Returns whether a row of weights is as small as the facts state.
+/// Whether a row of weights is as small as the facts state.
 fn fits(row: &[i32], facts: &WeightFacts) -> bool {
     let norm2: f64 = row.iter().map(|&w| f64::from(w) * f64::from(w)).sum();
     let largest = row.iter().fold(0, |m, w| m.max(w.unsigned_abs()));
     u64::from(largest) < 1 << facts.magnitude_bits && norm2.sqrt() <= f64::from(facts.norm_bits).exp2()
 }
 
-/// Checks that the interface is that of the nodes.
 fn check_interface(spec: &RingSpec) -> Result<(), RingError> {
     spec.interface.check()?;
     let output = &spec.nodes[spec.output];
@@ -251,7 +247,6 @@ fn check_interface(spec: &RingSpec) -> Result<(), RingError> {
     Ok(())
 }
 
-/// Returns the error of an interface that is not that of the nodes.
 fn wrong_interface(what: &'static str) -> Result<(), RingError> {
     Err(RingError::Interface { what })
 }
@@ -283,8 +278,7 @@ fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {
     check_fixed(nodes, node)
 }
 
-/// Checks bounds on parameters that keep all later arithmetic on shapes and scales free of
-/// overflow.
+/// Checks bounds that keep later arithmetic on shapes and scales free of overflow.
 fn check_parameters(op: &Op) -> Result<(), String> {
     match op {
         Op::Conv2d(c) => c.geometry.check()?,

@@ -1,10 +1,10 @@
-//! The ring level of a model: fixed point in rings of integers modulo powers of two. Additive
-//! sharing, dealt tables and function secret sharing compute in these rings.
+//! The ring level of a model: fixed point in rings of integers modulo powers of two. Additive sharing, dealt
+//! tables and function secret sharing compute in these rings.
 //!
-//! [`lower`] makes a ring-level model from the owner's float [`Model`](tacit_graph::Model). A
-//! [`RingGraph`] is public: it holds typed nodes with a shape, a ring and a scale each, is checked
-//! when built, and is immutable. [`Weights`] are private. [`mod@reference`] computes the result that
-//! every protocol of this level must give, bit for bit or within its declared bound.
+//! [`lower`] makes a ring-level model from the owner's float [`Model`](tacit_graph::Model). A [`RingGraph`]
+//! is public: typed nodes with a shape, a ring and a scale each, checked when built, immutable. [`Weights`]
+//! are private. [`mod@reference`] computes the result that every protocol of this level must give, bit for
+//! bit or within its declared bound.
 #![forbid(unsafe_code)]
 
 pub mod bound;

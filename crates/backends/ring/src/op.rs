@@ -52,12 +52,11 @@ pub enum Op {
     Conv2d(Conv2d),
     /// Fully connected layer with private weights; exact in the ring of the output.
     Linear(Linear),
-    /// `max(x, 0)`. The output ring may be wider than the input ring (the sign is known, so
-    /// widening is cheap here).
+    /// `max(x, 0)`, whose output ring may be wider than the input ring: with the sign, widening is cheap.
     Relu,
     /// Maximum over windows.
     MaxPool(Window),
-    /// Sum over windows. An average pool is a sum pool whose division is folded into a later scale.
+    /// Sum over windows. An average pool's division is folded into a later scale.
     SumPool(Window),
     /// Element-wise sum of two tensors of one shape and scale.
     Add,
@@ -76,9 +75,9 @@ pub enum Op {
         /// Bits behind the binary point of the factors (added to the scale).
         frac_bits: u32,
     },
-    /// `floor(x / 2^bits)`. The ring narrows by `bits` as well. The lowering adds `2^(bits-1)` in
-    /// front (round to nearest). A back end that shifts both parties' shares should let one party
-    /// add `2^(bits-1)` once more: see `reference::Truncation`.
+    /// `floor(x / 2^bits)`, in a ring that is narrower by `bits`. The lowering adds `2^(bits-1)` in front
+    /// (round to nearest). A back end that shifts both parties' shares should let one party add `2^(bits-1)`
+    /// once more: see `reference::Truncation`.
     Truncate {
         /// Bits dropped.
         bits: u32,
@@ -88,7 +87,7 @@ pub enum Op {
         /// Bits of the shift.
         bits: u32,
     },
-    /// The same value in a wider ring. If the sign is unknown, this needs its own protocol.
+    /// The same value in a wider ring, by a protocol of its own if the sign is unknown.
     Widen,
     /// Joins `[C, H, W]` tensors along the channels, or `[F]` tensors along the features.
     Concat,
@@ -101,7 +100,7 @@ pub enum Op {
         /// Elements added behind each axis.
         after: Vec<usize>,
     },
-    /// The same elements in row-major order under another shape (the node's `shape`).
+    /// The same elements in row-major order under the node's `shape`.
     Reshape,
     /// Axes in another order: axis `i` of the result is axis `perm[i]` of the input.
     Transpose {
@@ -162,8 +161,8 @@ impl Op {
     }
 }
 
-/// Shape of the result of `op` on inputs of the given shapes. `declared` is the shape that the node
-/// states; only `Input` and `Reshape` need it.
+/// Shape of the result of `op` on inputs of these shapes. Only `Input` and `Reshape` need `declared`, the
+/// shape that the node states.
 ///
 /// # Errors
 /// A sentence that says why there is no such shape.
@@ -193,15 +192,13 @@ pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<V
     }
 }
 
-/// Number of two-argument maxima of a max pool that works along rows first and then along columns.
-/// A window of `k` real elements needs `k - 1`; padded positions need none. Shapes are `[C, H, W]`
-/// before and after.
+/// Two-argument maxima of a max pool along rows first and then along columns. A window of `k` real elements
+/// needs `k - 1`; padded positions need none. Shapes are `[C, H, W]`.
 pub fn max_comparisons(window: &Window, input: &[usize], output: &[usize]) -> u64 {
     let [rows, columns] = [0, 1].map(|axis| comparisons_along(window, input, output, axis));
     input[0] as u64 * (input[1] as u64 * columns + output[2] as u64 * rows)
 }
 
-/// Counts the comparisons along one axis of an image.
 fn comparisons_along(window: &Window, input: &[usize], output: &[usize], axis: usize) -> u64 {
     let counts = (0..output[axis + 1]).map(|o| {
         let start = o * window.stride[axis];

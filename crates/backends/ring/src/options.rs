@@ -9,11 +9,11 @@ use super::table::MAX_TABLE_BITS;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Reader;
 
-/// Largest number of bits that the search leaves out of a ReLU's test.
+/// Most bits that the search leaves out of a ReLU's test.
 const MAX_DROPPED: u32 = 4;
 
 impl RingOptions {
-    /// Reads the options; missing options have the values of [`RingOptions::default`].
+    /// Reads the options, with [`RingOptions::default`] for missing ones.
     ///
     /// # Errors
     /// [`BackendError::Option`].
@@ -35,8 +35,7 @@ impl RingOptions {
         })
     }
 
-    /// Reads the number of bits that a ReLU leaves out of its test: a given number, or a range for
-    /// the search.
+    /// Reads how many bits a ReLU leaves out of its test: a given number, or a range for the search.
     ///
     /// # Errors
     /// [`BackendError::Option`].

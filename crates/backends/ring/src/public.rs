@@ -1,5 +1,5 @@
-//! Code that the models of all back ends of this level share at the seam: the start of a public
-//! part, and answers that follow from graph and weights alone.
+//! What the models of all back ends of this level share at the seam: the start of a public part, and answers
+//! that follow from graph and weights alone.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,7 +31,7 @@ pub fn write<T: Serialize>(
 /// Decodes the back end's own data and returns the bytes of the graph behind it.
 ///
 /// # Errors
-/// The errors of [`version::check`], and [`BackendError::Public`] if the bytes are damaged.
+/// Errors of [`version::check`], and [`BackendError::Public`] if the bytes are damaged.
 pub fn read<'a, T: DeserializeOwned>(
     name: &'static str,
     version: u32,
@@ -46,7 +46,7 @@ pub fn describe<T: Serialize>(graph: &RingGraph, options: &T) -> serde_json::Val
     json!({ "nodes": graph.describe(), "options": options, "output": graph.spec().output })
 }
 
-/// Returns the largest distance of an honest answer from the reference, in real units.
+/// Largest distance of an honest answer from the reference, in real units.
 pub fn error_bound(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numerics) -> f64 {
     bound::worst_case(graph, weights, numerics) * graph.output_unit()
 }
@@ -60,7 +60,7 @@ pub fn reference(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<
     Ok(reference::dequantize_output(graph, &integers))
 }
 
-/// Returns how near each tensor comes to its ring's limit.
+/// How near each tensor comes to its ring's limit.
 ///
 /// # Errors
 /// If the input does not fit the model.
@@ -68,9 +68,9 @@ pub fn strain(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec
     Ok(lowering::strain(graph, weights, &reference::quantize_input(graph, input)?)?)
 }
 
-/// Implements the seam's plan for a party's model that has a field `compiled` with `plan`,
-/// `digest()` and `costs()`. The arguments are the model's generics, if any, the source of its
-/// material ([`Preparation`](tacit_backend_api::Preparation)), and the weights, if the party has them.
+/// Implements the seam's plan for a party's model whose field `compiled` has `plan`, `digest()` and
+/// `costs()`. The arguments are the model's generics, if any, the source of its material
+/// ([`Preparation`](tacit_backend_api::Preparation)), and the weights, if the party has them.
 #[macro_export]
 macro_rules! seam_plan {
     ($(@[$($generics:tt)*])? $party:ty, $preparation:ident, |$self:ident| $weights:expr) => {

@@ -1,19 +1,18 @@
-//! Bits that a truncation behind a linear layer makes unnecessary: bits of ciphertexts that it
-//! would drop anyway, and low bits of the client's share.
+//! Bits that a truncation behind a linear layer makes unnecessary: bits of ciphertexts that it would drop
+//! anyway, and low bits of the client's share.
 
 use super::share::exact_truncations;
 use super::{Op, RingGraph};
 
-/// A layer's error is below a unit of the truncated result by this many bits. The error is then at
-/// most half a unit, plus an eighth if the server rounds its share ([`rounded`]). The error's
-/// deviation is a tenth of a unit, besides two fifths from the truncation itself.
+/// A layer's error is below a unit of the truncated result by this many bits: at most half a unit, plus an
+/// eighth if the server rounds its share ([`rounded`]). The error's deviation is a tenth of a unit, besides
+/// two fifths from the truncation itself.
 const MARGIN: u32 = 1;
 /// Largest error of a layer in units, independent of its readers: wide rings need some.
 const ANYWHERE: u32 = 64;
 
-/// Returns the number of low bits of each node's tensor that all its readers drop by inexact
-/// truncations. `passes` names operations between tensor and truncation, and the number of bits
-/// that they cost. `None` stands for a tensor that nothing reads.
+/// Low bits of each node's tensor that all its readers drop by inexact truncations; `None` for a tensor that
+/// nothing reads. `passes` names operations before a truncation, and the bits that they cost.
 fn dropped_bits(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32>) -> Vec<Option<u32>> {
     let nodes = graph.nodes();
     let mut dropped: Vec<Option<u32>> = vec![None; nodes.len()];
@@ -31,10 +30,9 @@ fn dropped_bits(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Optio
     dropped
 }
 
-/// Returns for each node the error that its tensor may have. If all readers shift `f` of its bits
-/// out, the error is `2^(f - MARGIN)` units, from 1 to `max_error` (which is at least 1). The error is 1
-/// if a truncation is exact, since the result would show the error, or if an operation other than a
-/// truncation reads the tensor.
+/// The error that each node's tensor may have. If all readers shift `f` of its bits out, the error is `2^(f -
+/// MARGIN)` units, from 1 to `max_error` (at least 1). It is 1 before an exact truncation, whose result would
+/// show the error, and before other operations.
 pub fn errors(graph: &RingGraph, exact: &[bool], max_error: u32) -> Vec<u32> {
     let errors = dropped_bits(graph, exact, passes).into_iter().map(|bits| {
         let units = 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
@@ -43,7 +41,7 @@ pub fn errors(graph: &RingGraph, exact: &[bool], max_error: u32) -> Vec<u32> {
     errors.collect()
 }
 
-/// Returns the number of bits that an operation before a truncation costs, if it may be there.
+/// The bits that an operation before a truncation costs, if it may be there.
 fn passes(op: &Op) -> Option<u32> {
     match op {
         // Both operands may have an error.
@@ -53,19 +51,18 @@ fn passes(op: &Op) -> Option<u32> {
     }
 }
 
-/// Returns the number of low bits that the server rounds away from its share of a layer whose error
-/// may be `error` units. The rounding adds at most a quarter of this error.
+/// Low bits that the server rounds away from its share of a layer whose error may be `error` units. That adds
+/// at most a quarter of this error.
 pub fn rounded(error: u32) -> u32 {
     error.checked_ilog2().map_or(0, |bits| bits.saturating_sub(1))
 }
 
-/// Returns the largest error, in units, of rounding `bits` low bits away.
+/// Largest error, in units, of rounding `bits` low bits away.
 pub fn rounding_error(bits: u32) -> u32 {
     (1 << bits) >> 1
 }
 
-/// Returns the largest error of each node in units, if it is a linear layer and `max_error` is the
-/// largest error of any.
+/// Largest error of each node in units, if it is a linear layer and `max_error` is the largest of any.
 pub(super) fn layer_errors(graph: &RingGraph, max_error: u32) -> Vec<f64> {
     let errors = errors(graph, &exact_truncations(graph), max_error);
     let layer_errors =
@@ -73,9 +70,8 @@ pub(super) fn layer_errors(graph: &RingGraph, max_error: u32) -> Vec<f64> {
     layer_errors.map(f64::from).collect()
 }
 
-/// Returns for each node the number of low bits of the client's share of its tensor that nothing
-/// reads. Such bits exist if all readers of the tensor are local truncations, which shift the
-/// share.
+/// Low bits of the client's share of each node's tensor that nothing reads: those that all readers shift out
+/// by local truncations.
 pub fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
     let nodes = graph.nodes().iter().zip(dropped_bits(graph, exact, |_| None));
     nodes.map(|(node, fewest)| if node.op.facts().is_some() { fewest.unwrap_or(0) } else { 0 }).collect()

@@ -9,8 +9,7 @@ use super::fixed::to_signed;
 /// Widest index of a table, in bits.
 pub const MAX_TABLE_BITS: u32 = 16;
 
-/// A public function of small integers. Every index of its ring has an entry, or every piece of the
-/// ring has one.
+/// A public function of small integers, with an entry for every index or every piece of its ring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// The function that the table computes.
@@ -21,14 +20,13 @@ pub struct Table {
     pub lines: Option<Lines>,
     /// Bits behind the binary point of the results.
     pub frac_bits: u32,
-    /// Largest difference to the function, where a number stands for all numbers that round to it.
-    /// The unit is the results' last place, rounded up.
+    /// Largest difference to the function, where a number stands for all that round to it, in units of the
+    /// results' last place, rounded up.
     pub error: u32,
 }
 
-/// Lines in place of constants: `x = 2^low i + l` has the result `2^shift entry(i) + slope(i) l`. A
-/// back end may choose the i of an x: the piece that contains x, or the piece above, whose line
-/// extends below it.
+/// Lines in place of constants: `x = 2^low i + l` has the result `2^shift entry(i) + slope(i) l`. A back end
+/// may choose the i of an x: the piece of x, or the one above, whose line extends below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
     /// Number of bits of a number below the index of its piece.
@@ -50,8 +48,8 @@ impl Table {
         self.index_bits() + self.lines.as_ref().map_or(0, |lines| lines.low)
     }
 
-    /// Count of numbers at the upper end of the ring that must not occur: the piece above them is
-    /// at the lower end.
+    /// Count of numbers at the upper end of the ring that must not occur: the piece above them is at the
+    /// lower end.
     pub fn reserved(&self) -> i64 {
         self.lines.as_ref().map_or(0, |lines| 1 << lines.low)
     }
@@ -61,8 +59,8 @@ impl Table {
         self.with(x, 0)
     }
 
-    /// Computes the result by the piece that a back end takes with a random mask: the piece above,
-    /// if the mask's low bits are more.
+    /// The result by the piece that a back end takes with a random mask: the piece above, if the mask's low
+    /// bits are more.
     pub fn masked(&self, x: i64, mask: u64) -> i64 {
         let low = self.lines.as_ref().map_or(0, |lines| lines.low);
         let [sum, mask] = [(x as u64).wrapping_add(mask), mask].map(|v| v & ((1 << low) - 1));
@@ -109,13 +107,13 @@ impl Table {
         distances.max().unwrap_or(0)
     }
 
-    /// Returns the places of neighbouring entries, from the lowest index to the highest.
+    /// The places of neighbouring entries, from the lowest index to the highest.
     fn neighbours(&self) -> impl Iterator<Item = [usize; 2]> {
         let count = self.entries.len();
         (0..count - 1).map(move |i| [i, i + 1].map(|i| (i + count / 2) & (count - 1)))
     }
 
-    /// Makes the gates that look `n` numbers up, into a ring of `width` bits.
+    /// The gates that look `n` numbers up, into a ring of `width` bits.
     ///
     /// # Errors
     /// A sentence, if the results do not fit the ring.
@@ -129,8 +127,7 @@ impl Table {
         result.map_err(|e| e.to_string())
     }
 
-    /// # Errors
-    /// A sentence, if the table is not valid.
+    /// An error is a sentence that says why the table is not valid.
     pub(super) fn check(&self) -> Result<(), String> {
         let count = self.entries.len();
         if !count.is_power_of_two() || !(2..=1 << MAX_TABLE_BITS).contains(&count) {
@@ -149,7 +146,7 @@ impl Table {
     }
 }
 
-/// Returns whether a number that is shifted left by `bits` has less than 61 bits.
+/// Whether `value << bits` has less than 61 bits.
 fn fits(value: i64, bits: u32) -> bool {
     i128::from(value).unsigned_abs() << bits < 1 << 60
 }

@@ -25,15 +25,15 @@ pub struct RunReport {
     pub as_reference: usize,
     /// Wrong answers because of a NaN.
     pub no_number: usize,
-    /// Largest distance of an output from the reference, in real units; 0 in mode top-1. NaN if
-    /// either is NaN, and without any answer.
+    /// Largest distance of an output from the reference, in real units; 0 in mode top-1. NaN if either is
+    /// NaN, or without answers.
     pub off: f64,
     /// Root mean square distance of outputs from the float network, averaged over inputs.
     pub error: f64,
     /// Largest [`off`](Self::off) of an honest run; infinite if there is no bound.
     #[serde(skip)]
     pub bound: f64,
-    /// The bound, if it is useful ([`useful_bound`]) for the outputs of these inputs.
+    /// The bound, if it is useful ([`useful_bound`]) for these outputs.
     pub stated: Option<f64>,
     /// Costs of keys and other setup.
     pub setup: Took,
@@ -41,12 +41,10 @@ pub struct RunReport {
     pub offline: Took,
     /// Mean costs of the online phase of one input.
     pub online: Took,
-    /// The server's mean seconds of one online phase by kind of step, if the back end reports
-    /// steps.
+    /// The server's mean seconds of one online phase by kind of step, if the back end reports steps.
     pub steps: BTreeMap<&'static str, f64>,
 }
 
-/// Measures the seconds of each kind of step.
 struct Split {
     last_mark: Instant,
     seconds: BTreeMap<&'static str, f64>,
@@ -57,7 +55,6 @@ impl Split {
         Self { last_mark: Instant::now(), seconds: BTreeMap::new() }
     }
 
-    /// Starts the time of the next step.
     fn begin(&mut self) {
         self.last_mark = Instant::now();
     }
@@ -80,7 +77,6 @@ pub struct Took {
 }
 
 impl RunReport {
-    /// A report without comparisons, with the costs of the phases.
     fn mean_costs([setup, offline, online]: [Took; 3], steps: BTreeMap<&'static str, f64>) -> Self {
         Self {
             inputs: 0,
@@ -99,7 +95,6 @@ impl RunReport {
         }
     }
 
-    /// Adds an answer, compared with the float network's outputs and with the reference.
     fn compare(&mut self, mode: OutputMode, answer: &[f64], float: &[f64], reference: &[f64]) {
         self.inputs += 1;
         self.same_class += usize::from(agrees(mode, answer, float));
@@ -115,7 +110,6 @@ impl RunReport {
     }
 }
 
-/// Measures a phase at the client and adds its costs to `total`.
 fn timed<T>(
     total: &mut Took,
     channel: &mut Channel,
@@ -131,15 +125,14 @@ fn timed<T>(
 }
 
 impl Took {
-    /// The mean over `count` inputs.
     fn divided_by(self, count: usize) -> Self {
         let [up_bytes, down_bytes] = [self.up_bytes, self.down_bytes].map(|bytes| bytes / count.max(1) as u64);
         Self { seconds: self.seconds / count.max(1) as f64, up_bytes, down_bytes }
     }
 }
 
-/// Runs `inputs` (after normalisation) through the protocol of `backend`, one after the other on
-/// one connection. Compares the answers with the float network and with the model's own arithmetic.
+/// Runs `inputs` (after normalisation) through both parties, one after the other on one connection. Compares
+/// the answers with the float network and with the model's own arithmetic.
 ///
 /// # Errors
 /// The model accepts no input, the back end needs a dealer, a phase fails, or `watch` interrupts.
@@ -182,7 +175,6 @@ pub fn run(
     Ok(ran)
 }
 
-/// Refuses the inputs.
 fn refuse(what: String) -> Result<RunReport, BackendError> {
     Err(BackendError::Data { what })
 }
@@ -194,8 +186,8 @@ fn locked(split: &Mutex<Split>) -> std::sync::MutexGuard<'_, Split> {
 /// The answers to inputs; `None` if the client refuses one.
 type Answers = Vec<Option<Vec<f64>>>;
 
-/// Returns the answers to the inputs, and the total costs of setup, offline and online phases.
-/// Records the server's online steps in `split`.
+/// Returns the total costs of setup, offline and online phases too. Records the server's online steps in
+/// `split`.
 fn run_both_parties(
     backend: &dyn Backend,
     lowered: &Arc<dyn ServerModel>,
@@ -219,11 +211,11 @@ fn run_both_parties(
                 false => Material::nothing(),
             };
             let answer = timed(online, channel, |channel| {
-                // The server's steps start with the client's message, so they are part of this time.
+                // The server's steps start with the client's message.
                 locked(split).begin();
                 match side.online(channel, material, input) {
                     Ok(answer) => Ok(Some(answer)),
-                    // This error concerns one input alone: the connection stays usable.
+                    // The connection stays usable.
                     Err(BackendError::Answer { .. }) => Ok(None),
                     Err(error) => Err(error),
                 }

@@ -7,20 +7,20 @@ pub const ONE_BY_ONE: BackendError = BackendError::Misuse("this back end runs on
 
 /// Most inputs of a batch, for every back end.
 const MAX_INPUTS: usize = 32;
-/// Bytes that a party may hold for the phases of a batch, by the estimate in the costs.
+/// Bytes that a party may hold for the phases of a batch.
 const BATCH_MEMORY: u64 = 2 << 30;
 
-/// Returns how many inputs to run as one batch, from the costs of one input.
+/// How many inputs to run as one batch, from the costs of one input.
 pub fn most_inputs(costs: &Costs) -> usize {
     let parties = [&costs.offline, &costs.online].into_iter().flat_map(|phase| [&phase.client, &phase.server]);
     let peak = parties.map(|party| party.peak_memory_bytes).max().expect("there are two phases");
     MAX_INPUTS.min((BATCH_MEMORY / peak.max(1)) as usize).max(1)
 }
 
-/// Returns `batch` if a plan for at most `max_batch` inputs allows it.
+/// Returns `batch` if it is 1 to `max_batch`.
 ///
 /// # Errors
-/// [`BackendError::Misuse`] if `batch` is 0 or more than `max_batch`.
+/// [`BackendError::Misuse`] otherwise.
 pub fn checked_batch(batch: usize, max_batch: usize) -> Result<usize, BackendError> {
     match (1..=max_batch).contains(&batch) {
         true => Ok(batch),
@@ -28,8 +28,8 @@ pub fn checked_batch(batch: usize, max_batch: usize) -> Result<usize, BackendErr
     }
 }
 
-/// Digest of the plan for `batch` inputs, derived from the digest of the plan for one. Every size
-/// has its own, so material of one size does not fit another.
+/// Digest of the plan for `batch` inputs, from that of the plan for one: material of one size does not fit
+/// another.
 #[must_use]
 pub fn batch_digest(plan: &[u8; 32], batch: usize) -> [u8; 32] {
     match batch {

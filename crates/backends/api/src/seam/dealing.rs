@@ -1,5 +1,4 @@
-//! Resources of back ends with a dealer, beside a channel: access to the dealer, and a store for data
-//! that a client gets only once.
+//! Access to a dealer, and a store for data that a client gets only once.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,9 +13,8 @@ use super::spool::{self, Spool, Spools};
 use super::{Secrets, Stop, Uploads};
 use crate::BackendError;
 
-/// Names one dealt material to client, server and dealer, and binds the dealer. Holds a number that
-/// the dealer never reuses and the [`commitment`] to the dealing's seed, which no other party can
-/// guess.
+/// Names one dealt material to client, server and dealer, and binds the dealer: a number that the dealer
+/// never reuses and the [`commitment`] to the dealing's seed, which no other party can guess.
 pub type Ticket = [u8; 32];
 
 /// The part of a ticket after the number.
@@ -33,9 +31,8 @@ pub fn commitment(number: u64, digest: &[u8; 32], dealing: &Seed) -> Commitment 
 /// The digest of a [`Claim`], by which the server names the claim before the client shows it.
 pub type Seal = [u8; 32];
 
-/// A client's proof to the dealer when it fetches its half: a nonce that the server has never seen, and
-/// the plan. The nonce keeps others from this half, and binds this client to material dealt for
-/// this claim.
+/// A client's proof to the dealer when it fetches its half. The nonce, which the server has never seen, keeps
+/// others from this half, and binds this client to material dealt for this claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Claim {
     /// Random, drawn for this material alone.
@@ -91,12 +88,11 @@ pub trait Dealer: Send + Sync {
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError>;
 
-    /// At the server: as [`deal_into`](Self::deal_into), for no client yet. The dealer gives out no
-    /// client half of this material before the server [binds](Self::bind) it.
+    /// At the server: as [`deal_into`](Self::deal_into), for no client yet. The dealer gives out no client
+    /// half before the server [binds](Self::bind) it.
     ///
     /// # Errors
-    /// As [`deal_into`](Self::deal_into); [`BackendError::Dealer`] if the dealer deals nothing
-    /// ahead.
+    /// As [`deal_into`](Self::deal_into); [`BackendError::Dealer`] if the dealer deals nothing ahead.
     fn deal_ahead(
         &self,
         _: &Order<'_>,
@@ -105,8 +101,8 @@ pub trait Dealer: Send + Sync {
         Err(BackendError::Dealer { what: "it deals nothing ahead of time".into() })
     }
 
-    /// At the server: names the client of material that was dealt ahead, for good. Returns false if
-    /// the dealer no longer has material of this ticket; the server's half is useless then.
+    /// At the server: names the client of material that was dealt ahead, for good. False if the dealer no
+    /// longer has this material; the server's half is useless then.
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if it is bound to another client, or the dealer cannot be reached.
@@ -160,21 +156,21 @@ pub trait Dealer: Send + Sync {
         Ok(half)
     }
 
-    /// At the client: gives up material, so that the dealer may show the server its seed. The
-    /// client must not use the material afterwards, and the dealer gives out no half of it.
+    /// At the client: gives up material, so that the dealer may show the server its seed. The client must not
+    /// use it afterwards, and the dealer gives out no half of it.
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if there is no such material or it was dealt for another claim.
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError>;
 
-    /// At the server: returns the seed of material that its client gave up, and that is burnt.
+    /// At the server: returns the seed of burnt material that its client gave up.
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if this server has no such material or the client may still use it.
     fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError>;
 
-    /// Returns the same dealer for one connection. Calls that wait for the dealer end with
-    /// [`BackendError::Stopped`] once `stop` is raised.
+    /// The same dealer for one connection. Calls that wait for the dealer end with [`BackendError::Stopped`]
+    /// once `stop` is raised.
     fn stopped_by(self: Arc<Self>, stop: &Stop) -> Arc<dyn Dealer>;
 }
 
@@ -199,17 +195,15 @@ pub struct ConnectionResources {
     pub dealer: Option<Arc<dyn Dealer>>,
     /// Store for data that is the same on every connection.
     pub keep: Option<Arc<dyn KeyStore>>,
-    /// Store for data of one phase that is too large for memory; without it, such data stays in
-    /// memory.
+    /// Store for data of one phase that is too large for memory.
     pub spools: Option<Arc<dyn Spools>>,
     /// At a client: store for the secrets behind data that it sends once.
     pub secrets: Option<Arc<dyn Secrets>>,
     /// At a server: store for data that this connection's client sends once.
     pub uploads: Option<Arc<dyn Uploads>>,
-    /// At a server: the fingerprint of the client's certificate; zeros if certificates are not
-    /// required.
+    /// At a server: the fingerprint of the client's certificate; zeros without certificates.
     pub client: [u8; 32],
-    /// Bytes of the current phase that are not sent because the peer already has them.
+    /// Bytes of the current phase that the peer already has, so that they are not sent.
     pub spared: Arc<AtomicU64>,
     /// Ends the connection's phases early.
     pub stop: Stop,
@@ -218,7 +212,7 @@ pub struct ConnectionResources {
 }
 
 impl ConnectionResources {
-    /// Returns the same resources for one connection, whose phases `stop` ends.
+    /// The same resources for one connection, whose phases `stop` ends.
     #[must_use]
     pub fn stopped_by(&self, stop: &Stop) -> Self {
         let dealer = self.dealer.as_ref().map(|dealer| Arc::clone(dealer).stopped_by(stop));
@@ -233,10 +227,10 @@ impl ConnectionResources {
         spool::spool(self.spools.as_deref(), bytes)
     }
 
-    /// Returns the dealer.
+    /// Returns an error if this party has none.
     ///
     /// # Errors
-    /// [`BackendError::Dealer`] if this party has none.
+    /// [`BackendError::Dealer`].
     pub fn dealer(&self) -> Result<&dyn Dealer, BackendError> {
         self.dealer.as_deref().ok_or_else(|| BackendError::Dealer { what: "this party was told of none".into() })
     }
@@ -255,7 +249,7 @@ pub trait DealerModel: Send + Sync {
     /// The plan's digest.
     fn digest(&self) -> [u8; 32];
 
-    /// Returns the model for batches of `batch` inputs, 2 to the most of the plan.
+    /// The model for batches of `batch` inputs, 2 to the most of the plan.
     ///
     /// # Errors
     /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.

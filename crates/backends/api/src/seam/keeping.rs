@@ -1,5 +1,5 @@
-//! Data that outlives a connection: a client's secret for the keys that it has sent, and these keys
-//! at the server.
+//! Data that outlives a connection: a client's secret for keys that it has sent, and these keys at the
+//! server.
 
 use std::path::PathBuf;
 
@@ -33,10 +33,9 @@ pub trait Secrets: Send + Sync {
 
 /// A server's store for what one client sends once.
 pub trait Uploads: Send + Sync {
-    /// Returns the file for `bytes` bytes that the client sends for a plan under a name, and
-    /// whether it is [whole](Self::set_whole). The inner `Err`: the client would exceed its share.
-    /// For an upload that does not last (the client forgets the name at its end), an unused one is
-    /// deleted to make room.
+    /// The file for `bytes` bytes that the client sends for a plan under a name, and whether it is
+    /// [whole](Self::set_whole). The inner `Err`: the client would exceed its share. For an upload that does
+    /// not last (the client forgets the name at its end), an unused one is deleted to make room.
     ///
     /// # Errors
     /// [`BackendError::Keeping`] if the store cannot be read or written.
@@ -48,8 +47,8 @@ pub trait Uploads: Send + Sync {
         lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError>;
 
-    /// Records whether the file is complete. Called before a file grows, so that every byte on disk
-    /// is counted, and at its end.
+    /// Records whether the file is complete: before it grows, so that every byte on disk is counted, and at
+    /// its end.
     ///
     /// # Errors
     /// [`BackendError::Keeping`]; also if the entry no longer exists: then its file is deleted.

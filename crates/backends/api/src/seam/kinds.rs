@@ -1,10 +1,8 @@
-//! The properties that tell back ends apart for their users: whom to trust, where material comes
-//! from, when a connection sets up keys, which operations are supported, and which networks show
-//! the costs.
+//! The properties that tell back ends apart for their users.
 #[cfg(doc)]
 use crate::Costs;
 
-/// The parties that a user of a back end must trust, beside the assumptions of its cryptography.
+/// Whom a user must trust, beside the assumptions of the cryptography.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
@@ -45,15 +43,14 @@ pub enum Setup {
 pub enum Support {
     /// Computed, up to the errors of the numerics.
     Full,
-    /// Approximated on the range of its argument. A model is refused if no approximation is near
-    /// enough.
+    /// Approximated on the range of its argument; refused if no approximation is near enough.
     Approximate,
-    /// Not computed: a model with it is refused, and the refusal names a back end that has it.
+    /// Refused; the refusal names a back end that has it.
     Missing,
 }
 
-/// Networks of the zoo whose runs show the costs of a back end: of different sizes, and different
-/// mixtures of linear layers and activations.
+/// Networks of the zoo that show the costs of a back end: of different sizes, and different mixtures of
+/// linear layers and activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Benchmarks {
     /// All of them.
@@ -68,8 +65,7 @@ impl Benchmarks {
         all: &["tiny-cnn", "minionn-mlp", "lenet", "hinet-mnist", "m2", "minionn-cifar", "resnet32", "squeezenet1.1"],
         quick: &["tiny-cnn", "minionn-mlp", "lenet", "minionn-cifar"],
     };
-    /// Networks without comparisons, for back ends on encrypted numbers. Those cannot run the others
-    /// without a bootstrap.
+    /// Networks without comparisons, for back ends on encrypted numbers, which need a bootstrap for others.
     pub const SQUARING: Self = Self { all: SQUARES, quick: SQUARES };
 }
 

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::spool::MaterialPlace;
 use crate::BackendError;
 
-/// Checks that material was made for, or read with, the plan of this digest.
+/// Checks that material was made for the plan of this digest.
 pub fn check_made_for(made_for: &[u8; 32], plan: &[u8; 32]) -> Result<(), BackendError> {
     if made_for != plan {
         return Err(BackendError::Misuse("the material belongs to another plan"));
@@ -22,8 +22,8 @@ pub trait MaterialPart: Any + Send {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>>;
 }
 
-/// One party's half of the material for one input, or for a batch. Opaque, and passed by value
-/// because it may be used only once.
+/// One party's half of the material for one input, or for a batch. Opaque, and passed by value because it may
+/// be used only once.
 pub struct Material(Held);
 
 enum Held {
@@ -31,7 +31,6 @@ enum Held {
     Spooled(Box<dyn Any + Send>),
 }
 
-/// The material of back ends that have nothing to prepare.
 struct Nothing;
 
 impl MaterialPart for Nothing {
@@ -66,7 +65,7 @@ impl Material {
     /// Encodes the material to store it.
     ///
     /// # Errors
-    /// [`BackendError::Misuse`] if the material is stored already ([`spooled`](Self::spooled)).
+    /// [`BackendError::Misuse`] if it is stored already ([`spooled`](Self::spooled)).
     pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         match &self.0 {
             Held::Memory(part) => Ok(part.to_bytes()),
@@ -89,7 +88,6 @@ impl Material {
     }
 }
 
-/// Writes material that is in memory as a whole.
 pub(super) fn write_whole(material: &Material, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
     write(&material.to_bytes()?, place)
 }
@@ -99,7 +97,6 @@ pub fn write(bytes: &[u8], place: &mut (impl Write + ?Sized)) -> Result<(), Back
     place.write_all(bytes).map_err(|e| BackendError::Spool { what: e.to_string() })
 }
 
-/// Reads stored material as a whole.
 pub(super) fn read_whole(bytes: u64, mut source: Box<dyn Read + Send>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
     let mut contents = Zeroizing::new(vec![0; bytes as usize]);
     source.read_exact(&mut contents).map_err(|e| BackendError::Material { what: e.to_string() })?;

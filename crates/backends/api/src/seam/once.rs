@@ -5,13 +5,12 @@ use zeroize::Zeroize;
 
 use super::digest;
 
-/// The seed of a client's masks in one material. Two materials with one seed have the same masks,
-/// and two inputs under one mask reveal their difference. Therefore the seed is passed by value,
-/// cannot be copied or stored, and is wiped on drop.
+/// The seed of a client's masks in one material. Two inputs under one mask reveal their difference, so the
+/// seed is passed by value, cannot be copied or stored, and is wiped on drop.
 pub struct MaterialSeed(Seed);
 
 impl MaterialSeed {
-    /// Takes 16 bytes that serve one material and nothing else. Wipes `bytes`.
+    /// Takes 16 bytes that serve one material alone, and wipes `bytes`.
     #[must_use]
     pub fn new(bytes: &mut [u8; 16]) -> Self {
         let seed = Self(Seed(*bytes));
@@ -20,8 +19,8 @@ impl MaterialSeed {
     }
 
     /// Derives the seed of the material that `name_parts` names from `master`, 32 secret bytes. The name must
-    /// be unique among all materials of one master. Uses `BLAKE3` in its key derivation mode, cut
-    /// to 16 bytes.
+    /// be unique among the materials of one master. Uses `BLAKE3` in its key derivation mode, cut to 16
+    /// bytes.
     #[must_use]
     pub fn derived(master: &[u8; 32], name_parts: &[&[u8]]) -> Self {
         let parts: Vec<&[u8]> = std::iter::once(&master[..]).chain(name_parts.iter().copied()).collect();
@@ -32,7 +31,7 @@ impl MaterialSeed {
         Self::new(&mut half)
     }
 
-    /// Returns the seed to make the material with.
+    /// The seed to make the material with.
     #[must_use]
     pub fn into_seed(self) -> Seed {
         self.0

@@ -7,8 +7,7 @@ use std::str::FromStr;
 
 use crate::BackendError;
 
-/// A back end's options as text, from the command line (`-O key=value`), a file or Python. Sorted,
-/// so that equal options have equal bytes.
+/// A back end's options as text. Sorted, so that equal options have equal bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Options(BTreeMap<String, String>);
 

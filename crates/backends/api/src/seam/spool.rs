@@ -1,5 +1,4 @@
-//! Buffers for large data: streamed material, and data that a party reads once more before its
-//! phase ends.
+//! Buffers for large data: streamed material, and data that a party reads once more before its phase ends.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,8 +12,7 @@ const IN_MEMORY: u64 = 64 << 20;
 /// Bytes of memory per allocation.
 const CHUNK: usize = 1 << 18;
 
-/// Takes a stream of material. The only seek is to the start: it discards all bytes, and the
-/// material is written again from its beginning.
+/// Takes a stream of material. The only seek is to the start: it discards all bytes.
 pub trait MaterialPlace: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> MaterialPlace for T {}
@@ -37,8 +35,8 @@ pub trait Spool: Write + Send {
     fn contents(self: Box<Self>) -> Result<Box<dyn Read + Send>, BackendError>;
 }
 
-/// A buffer in memory, which grows as bytes are written, regardless of announced sizes, and shrinks
-/// as they are read.
+/// A buffer in memory, which grows as bytes are written, regardless of announced sizes, and shrinks as they
+/// are read.
 #[derive(Default)]
 pub struct Chunks {
     chunks: VecDeque<Zeroizing<Vec<u8>>>,
@@ -102,8 +100,7 @@ impl Spool for Chunks {
     }
 }
 
-/// Opens a buffer for `bytes` bytes, in memory if `spools` is `None` or the size is at most
-/// `IN_MEMORY`.
+/// Opens a buffer, in memory if `spools` is `None` or `bytes` is at most [`IN_MEMORY`].
 ///
 /// # Errors
 /// [`BackendError::Spool`] if there is no space.

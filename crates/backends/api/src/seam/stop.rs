@@ -11,10 +11,10 @@ use crate::BackendError;
 /// The bit that is set once a connection's phases must end.
 const RAISED: u64 = 1 << 63;
 
-/// Ends the phases of a connection, from any thread and for good. Once raised, a phase begins no
-/// further layer and fails with [`BackendError::Stopped`]; its results and the material that it
-/// used are lost. A phase that waits for a third party ends at once ([`on_raise`](Self::on_raise)).
-/// The connection is of no further use. Clones belong to the same connection.
+/// Ends the phases of a connection, from any thread and for good: they begin no further layer and fail with
+/// [`BackendError::Stopped`]; results and used material are lost. A phase that waits for a third party ends
+/// at once ([`on_raise`](Self::on_raise)). The connection is of no further use. Clones belong to the same
+/// connection.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<State>);
 
@@ -24,7 +24,6 @@ struct State {
     waits: Mutex<Waits>,
 }
 
-/// Callbacks that end waits, by number.
 #[derive(Default)]
 struct Waits {
     last_number: u64,
@@ -38,7 +37,7 @@ impl State {
 }
 
 impl Stop {
-    /// Ends the phases. Returns the final number of layers that the connection's phases have begun.
+    /// Ends the phases. Returns the number of layers that they have begun.
     pub fn raise(&self) -> u64 {
         let layer_count = self.0.layers.fetch_or(RAISED, Relaxed) & !RAISED;
         let mut waits = self.0.waits();
@@ -53,9 +52,8 @@ impl Stop {
         self.0.layers.load(Relaxed) & RAISED != 0
     }
 
-    /// Registers `end` to be called when this is raised, or calls it at once if this is raised
-    /// already. Dropping the returned [`Wait`] removes the callback. `end` must not block or use
-    /// this `Stop`.
+    /// Registers `end` to be called when this is raised, or calls it at once if it is. Dropping the returned
+    /// [`Wait`] removes the callback. `end` must not block or use this `Stop`.
     #[must_use = "dropped, it takes `end` back"]
     pub fn on_raise(&self, end: impl FnOnce() + Send + 'static) -> Wait<'_> {
         let mut waits = self.0.waits();

@@ -4,8 +4,8 @@ use crate::BackendError;
 /// Checks name and version, and returns the bytes behind them.
 ///
 /// # Errors
-/// [`BackendError::Version`] for another version; [`BackendError::Public`] for another back end or
-/// damaged bytes.
+/// [`BackendError::Version`] for another version; [`BackendError::Public`] for another back end or damaged
+/// bytes.
 pub fn check<'a>(name: &'static str, version: u32, public: &'a [u8]) -> Result<&'a [u8], BackendError> {
     let head = postcard::take_from_bytes::<(&str, u32)>(public);
     match head.map_err(|e| wrong(format!("it is not one of {name}: {e}")))? {
@@ -20,7 +20,6 @@ pub fn check<'a>(name: &'static str, version: u32, public: &'a [u8]) -> Result<&
     }
 }
 
-/// Returns the error of a public part.
 fn wrong(what: String) -> BackendError {
     BackendError::Public { what }
 }

@@ -1,5 +1,5 @@
-//! Key sets: the keys that a network's rotations need under each strategy ([KDS25]), and the
-//! strategies that this back end runs and that fit a budget.
+//! Key sets: the keys that a network's rotations need under each strategy ([KDS25]), and the strategies that
+//! this back end runs within a budget.
 
 mod paper;
 mod presets;
@@ -68,7 +68,6 @@ struct Cost {
 }
 
 impl Cost {
-    /// The cost of nothing that fits.
     const INFINITE: Self = Self { first: f64::INFINITY, second: f64::INFINITY };
 
     fn rising(&self, other: &Self) -> std::cmp::Ordering {
@@ -77,7 +76,7 @@ impl Cost {
 }
 
 impl Goal {
-    /// Returns the figures to minimise, from seconds, bytes to send and bytes at the server.
+    /// The figures to minimise, from seconds, bytes to send and bytes at the server.
     fn cost(self, seconds: f64, bytes: u64, memory: u64) -> Cost {
         let (first, second) = match self {
             Self::Latency => (seconds, bytes as f64),
@@ -98,7 +97,7 @@ pub struct KeySetChoice {
     pub about: String,
     /// All options of the back end that run it; `None` if it is only computed.
     pub options: Option<String>,
-    /// Number of keys: rotations, relinearisation, bootstraps.
+    /// Number of keys of all kinds.
     pub keys: usize,
     /// Bytes to send, seeded and packed.
     pub bytes: u64,
@@ -108,15 +107,13 @@ pub struct KeySetChoice {
     pub rotation_bytes: u64,
     /// Bytes of rotation keys with both halves and 8 bytes a residue, as the paper counts.
     pub plain_bytes: u64,
-    /// Bytes at the server while it computes for one client: keys, encoded weights, and what a step
-    /// holds.
+    /// Bytes at the server while it computes for one client: keys, encoded weights, and what a step holds.
     pub memory: u64,
     /// Key switches of rotations in linear steps of one inference.
     pub rotations: u64,
-    /// Number-theoretic transforms of linear steps, those of diagonals left out.
+    /// Number-theoretic transforms of linear steps, without those of diagonals.
     pub transforms: u64,
-    /// Estimated seconds of an inference on one thread, by the rates: linear steps, bootstraps,
-    /// products.
+    /// Estimated seconds of an inference on one thread: linear steps, bootstraps, products.
     pub seconds: f64,
 }
 
@@ -167,7 +164,7 @@ pub struct Design {
     pub front: Vec<FrontPoint>,
     /// Index of the chosen set in `choices`.
     pub chosen: usize,
-    /// The keys of the chosen set, each with its reason; empty for a set that is only computed.
+    /// The keys of the chosen set with their reasons; empty for a set that is only computed.
     pub keys: Vec<KeyReason>,
     /// Transforms of the chosen set whose distances have no keys of their own.
     pub chains: Vec<Chain>,
@@ -178,7 +175,7 @@ pub struct Design {
 /// Budgets in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Most bytes at the server: keys, encoded weights, and what a step holds.
+    /// Most bytes at the server.
     pub memory: Option<u64>,
     /// Most bytes of keys to send.
     pub upload: Option<u64>,
@@ -213,8 +210,8 @@ impl Default for Wish {
 /// Designs a model's key set.
 ///
 /// # Errors
-/// The errors of lowering; [`BackendError::Data`] if nothing fits the budget, with what would help;
-/// [`BackendError::Option`] for an unknown strategy.
+/// Errors of lowering; [`BackendError::Data`] if nothing fits the budget; [`BackendError::Option`] for an
+/// unknown strategy.
 pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch) -> Result<Design, BackendError> {
     let mut strategies = std::iter::once("auto").chain(PRESETS.iter().map(|preset| preset.name));
     if !strategies.any(|name| name == wish.strategy) {
@@ -271,13 +268,13 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     })
 }
 
-/// Returns the figures to minimise of a selection; infinite ones for none.
+/// Returns infinite figures for no selection.
 fn cost(goal: Goal, picked: Option<&Selection>) -> Cost {
     picked.map_or(Cost::INFINITE, |s| goal.cost(s.seconds, s.bytes, s.memory))
 }
 
-/// Returns the placements with the fewest bootstraps: the options of each, and its frame. If the
-/// options give a placement, returns that alone.
+/// The placements with the fewest bootstraps: the options of each, and its frame. If the options give a
+/// placement, that alone.
 fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>, BackendError> {
     let usual = emitted.frame(base, None)?;
     let boots = usual.setting.bootstraps().filter(|_| usual.bootstraps() > 0 && base.placement == 0);
@@ -297,12 +294,12 @@ fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>
     Ok(frames)
 }
 
-/// Returns the level of each vector, and whether it is bootstrapped.
+/// The level of each vector, and whether it is bootstrapped.
 fn levels(frame: &Frame) -> Vec<(usize, bool)> {
     frame.places.iter().map(|place| (place.level, place.boots)).collect()
 }
 
-/// Returns the points that no other one beats in both bytes and time, by bytes.
+/// The points that no other one beats in both bytes and time, by bytes.
 fn pareto_front(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
     points.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
     let mut least_seconds = f64::INFINITY;
@@ -314,7 +311,7 @@ fn pareto_front(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
     points
 }
 
-/// Returns the best of the sets that run and fit the budget.
+/// The best of the sets that run and fit the budget.
 fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<usize, BackendError> {
     let fitting = choices.iter().enumerate().filter(|(_, c)| wish.budget.holds(c.bytes, c.memory));
     fitting.min_by(|a, b| a.1.cost(wish.goal).rising(&b.1.cost(wish.goal))).map(|(i, _)| i).ok_or_else(|| {
@@ -330,7 +327,6 @@ fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<
     })
 }
 
-/// Returns the strategy of this name, if it fits the budget.
 fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize, BackendError> {
     let index = choices.iter().position(|choice| choice.name == name).expect("every strategy is among the choices");
     let KeySetChoice { bytes, memory, .. } = choices[index];
@@ -343,7 +339,6 @@ fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize, 
 }
 
 impl KeySetChoice {
-    /// Returns the figures to minimise.
     fn cost(&self, goal: Goal) -> Cost {
         goal.cost(self.seconds, self.bytes, self.memory)
     }

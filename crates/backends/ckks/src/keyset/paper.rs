@@ -1,5 +1,5 @@
-//! The figures of [KDS25], computed by the formulas behind them, and the same figures for our own
-//! bootstraps and primes.
+//! The figures of [KDS25], by the formulas behind them, and the same figures for our own bootstraps and
+//! primes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,22 +19,20 @@ const KEYS: u64 = 38;
 /// log2 of the slots.
 const LOG_SLOTS: u32 = 15;
 
-/// Returns the bytes of a key with `primes` primes (1 + Q), in digits of `alpha` primes. The
-/// paper's keys are not seeded.
+/// Bytes of a key with `primes` primes (1 + Q), in digits of `alpha` primes. The paper's keys are not seeded.
 fn key(primes: u64, alpha: u64) -> u64 {
     UNIT * primes.div_ceil(alpha) * (primes + alpha - 1)
 }
 
-/// Returns the bytes of one rotation key in the paper's setting: `depth` multiplications are left
-/// after a bootstrap of 15 levels.
+/// Bytes of one rotation key in the paper's setting: `depth` multiplications are left after a bootstrap of 15
+/// levels.
 #[must_use]
 pub fn paper_key_bytes(depth: u64, alpha: u64) -> u64 {
     key(depth + 16, alpha)
 }
 
-/// Returns the bytes of the keys for one rotation at all levels, with dynamic alpha as in the
-/// paper's Tables 6 and 7: one key for each of these alphas, at the highest level where that alpha
-/// has 128 bits.
+/// Bytes of the keys for one rotation at all levels, with dynamic alpha as in the paper's Tables 6 and 7: one
+/// key for each of these alphas, at the highest level where that alpha has 128 bits.
 #[must_use]
 pub fn dynamic_key_bytes(alphas: &[u64]) -> u64 {
     alphas.iter().map(|&alpha| key(MAX_PRIMES - alpha, alpha)).sum()
@@ -47,11 +45,11 @@ pub struct BootstrapKeys {
     pub depth: u64,
     /// Bytes of 38 keys with alpha = 1.
     pub single: u64,
-    /// The largest alpha that has 128 bits at this depth, and the bytes; `None` where the paper has
-    /// no figure.
+    /// The largest alpha that has 128 bits at this depth, and the bytes; `None` without a figure in the
+    /// paper.
     pub largest: Option<(u64, u64)>,
-    /// Alphas of which 38 keys each, at the highest level, add up to the paper's dynamic column,
-    /// and the bytes.
+    /// Alphas of which 38 keys each, at the highest level, add up to the paper's dynamic column, and the
+    /// bytes.
     pub dynamic: Option<(Vec<u64>, u64)>,
     /// The paper's dynamic and level-aware columns, in millions of bytes.
     pub paper: Option<[u64; 2]>,
@@ -93,14 +91,14 @@ fn find_by_depth<T: Clone>(list: &[(u64, T)], depth: u64) -> Option<T> {
     list.iter().find(|(row_depth, _)| *row_depth == depth).map(|(_, value)| value.clone())
 }
 
-/// Computes the paper's Table 5: 38 keys with alpha = 1; 45 keys with the largest alpha (38 at
-/// depth 14); 38 keys of each of several alphas where alpha is dynamic.
+/// The paper's Table 5: 38 keys with alpha = 1; 45 keys with the largest alpha (38 at depth 14); 38 keys of
+/// each of several alphas where alpha is dynamic.
 #[must_use]
 pub fn table_5() -> Vec<BootstrapKeys> {
     (1..=16).rev().zip(LARGEST).map(|(depth, alpha)| row_of_table_5(depth, alpha)).collect()
 }
 
-/// Computes a row of the paper's Table 5; `alpha` is the largest one, or 0.
+/// `alpha` is the largest one, or 0.
 fn row_of_table_5(depth: u64, alpha: u64) -> BootstrapKeys {
     let keys = if depth == 14 { 38 } else { 45 };
     let largest = (alpha > 0).then(|| (alpha, keys * paper_key_bytes(depth, alpha)));
@@ -119,21 +117,20 @@ pub struct StageKeys {
     pub depth: u64,
     /// Number of distances, in three and three linear transforms.
     pub distances: usize,
-    /// Bytes with dynamic alpha: each distance has a key for every alpha that it is used with, at
-    /// the highest level of that alpha.
+    /// Bytes with dynamic alpha: each distance has a key for every alpha that it is used with, at the highest
+    /// level of that alpha.
     pub dynamic: u64,
     /// Bytes of the same keys, each only at the highest level that needs it.
     pub level_aware: u64,
 }
 
-/// Returns the largest alpha of 1, 2, 4, 8, 16 that the paper's budget allows at a level.
+/// The largest alpha of 1, 2, 4, 8, 16 that the paper's budget allows at a level.
 fn dynamic_alpha(primes: u64) -> u64 {
     [16, 8, 4, 2, 1].into_iter().find(|alpha| primes + alpha <= MAX_PRIMES).unwrap_or(1)
 }
 
-/// Computes the keys of our own split of a bootstrap at a depth, with CoeffToSlot at the top and
-/// SlotToCoeff at the end, three levels each. The rule is the one that gives the paper's Table 7;
-/// the distances differ.
+/// The keys of our own split of a bootstrap at a depth: CoeffToSlot at the top, SlotToCoeff at the end, three
+/// levels each. The rule is that of the paper's Table 7; the distances differ.
 ///
 /// # Errors
 /// None in practice.
@@ -155,10 +152,10 @@ pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
     Ok(StageKeys { depth, distances, dynamic, level_aware })
 }
 
-/// Returns the distances of a bootstrap's stage, each with its level.
+/// Distances of a bootstrap's stage, each with its level.
 fn stage(group: u32, level: u64) -> Result<Vec<(i64, u64)>, BackendError> {
-    // A stage merges five butterflies: its distances are multiples of their least stride up to
-    // their sum, either way.
+    // A stage merges five butterflies: its distances are multiples of their least stride up to their sum,
+    // either way.
     let (n, stride) = (1i64 << LOG_SLOTS, 1i64 << (5 * group));
     let offsets = (-31..=31).map(|i| (i * stride).rem_euclid(n));
     let plan = TransformPlan::new(n as usize, level as usize, Method::Flat, offsets).map_err(he)?;
@@ -170,8 +167,8 @@ fn stage(group: u32, level: u64) -> Result<Vec<(i64, u64)>, BackendError> {
 pub struct Alphas {
     /// Primes of the level.
     pub level: usize,
-    /// The most special primes, of 50 bits, with the primes of set A; at most as many as the level
-    /// has primes.
+    /// The most special primes, of 50 bits, with the primes of set A; at most as many as the level has
+    /// primes.
     pub largest: usize,
     /// Alphas that divide the level: the paper uses whole numbers of digits only.
     pub whole: Vec<usize>,
@@ -179,7 +176,7 @@ pub struct Alphas {
     pub paper: Option<u64>,
 }
 
-/// Returns the alphas by level at N = 2^16.
+/// The alphas by level at N = 2^16.
 ///
 /// # Errors
 /// None in practice.

@@ -1,6 +1,5 @@
-//! The strategies of [KDS25], applied to this lowering. Each rotation is a separate key switch in
-//! them. A strategy decides which distances have keys, with how many special primes, and at which
-//! levels.
+//! The strategies of [KDS25], applied to this lowering, with a key switch for each rotation. A strategy
+//! decides which distances have keys, with how many special primes, and at which levels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,8 +65,8 @@ pub const PRESETS: [Preset; 7] = [
     ),
 ];
 
-/// Returns the most special primes, of the parameters' size, with which keys at `level` have 128
-/// bits: at least one, at most as many as the level has primes.
+/// The most special primes, of the parameters' size, with which keys at `level` have 128 bits: 1 to the
+/// level's number of primes.
 pub(super) fn most_special(parameters: &Parameters, level: usize) -> usize {
     let max_bits = f64::from(max_modulus_bits(parameters.degree(), Secret::Ternary));
     let bits_left = max_bits - parameters.modulus_log2(level, 0);
@@ -80,7 +79,6 @@ fn dynamic(parameters: &Parameters, level: usize) -> usize {
 }
 
 impl Alpha {
-    /// Returns the number of special primes of keys at `level`.
     fn special_primes(self, parameters: &Parameters, level: usize) -> usize {
         match self {
             Self::Single => 1,
@@ -90,16 +88,14 @@ impl Alpha {
     }
 }
 
-/// A rotation distance of a linear step or a bootstrap: its level, and the number of rotations.
+/// A rotation distance of a linear step or a bootstrap.
 struct Move {
     distance: i64,
     level: usize,
     times: u64,
-    /// Whether it belongs to a linear step rather than a bootstrap.
     is_of_step: bool,
 }
 
-/// Returns the rotations of all linear steps and bootstraps.
 fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
     let mut moves = Vec::new();
     for class in running.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
@@ -111,17 +107,13 @@ fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
     Ok(moves)
 }
 
-/// Returns the rotations of a transform that runs `times` times.
+/// The rotations of a transform that runs `times` times.
 fn transform_moves(plan: &TransformPlan, times: u64, is_of_step: bool) -> Vec<Move> {
     let distances = plan.moves().into_iter().flatten();
     distances.map(|distance| Move { distance, level: plan.level(), times, is_of_step }).collect()
 }
 
 impl Preset {
-    /// Computes the keys and the work of the strategy for a network.
-    ///
-    /// # Errors
-    /// None in practice.
     pub(super) fn evaluate(&self, running: &Running<'_>) -> Result<KeySetChoice, BackendError> {
         let context = &*running.frame.context;
         let (parameters, n) = (context.parameters(), context.degree() / 2);

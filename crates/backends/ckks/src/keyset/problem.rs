@@ -1,5 +1,4 @@
-//! The search problem: one of several plans for each class of transforms, and the keys that all
-//! chosen plans need together.
+//! The search problem: a plan for each class of transforms, and the keys that all chosen plans need together.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,7 +23,6 @@ pub(super) struct Need {
 /// A key that can be made for any level, with its bytes at each.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Key {
-    /// Name for display.
     pub name: String,
     #[serde(skip)]
     pub id: Option<(KeyKind, usize)>,
@@ -32,10 +30,8 @@ pub(super) struct Key {
     pub bytes: Vec<u64>,
 }
 
-/// One way to run the transforms of a class.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Plan {
-    /// Name for display, and for the option.
     pub name: String,
     #[serde(skip)]
     pub way: Way,
@@ -73,7 +69,6 @@ pub(super) struct Problem {
     pub weights: u64,
 }
 
-/// Numbers the keys.
 struct Keys<'a> {
     frame: &'a Frame,
     numbers: HashMap<(KeyKind, usize), usize>,
@@ -81,7 +76,7 @@ struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// Returns the need of a key, which gets a number at its first use.
+    /// A key gets a number at its first use.
     fn need(&mut self, id: KeyId) -> Need {
         let parameters = self.frame.context.parameters();
         let key = *self.numbers.entry((id.kind, id.alpha)).or_insert_with(|| {
@@ -93,7 +88,6 @@ impl Keys<'_> {
         Need { key, level: id.level }
     }
 
-    /// Returns the needs of keys, sorted.
     fn needs(&mut self, ids: &[KeyId]) -> Vec<Need> {
         let mut needs: Vec<Need> = ids.iter().map(|&id| self.need(id)).collect();
         needs.sort();
@@ -101,8 +95,7 @@ impl Keys<'_> {
     }
 }
 
-/// Makes the problem of a network, whose bootstraps use one of `bootstrappers` (empty if there are
-/// no bootstraps).
+/// `bootstrappers` is empty without bootstraps.
 pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem, BackendError> {
     let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
     let (mut fixed, mut fixed_seconds) = (vec![keys.need(frame.anew())], 0.0);
@@ -136,8 +129,8 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
     Ok(Problem { keys: keys.list, fixed, fixed_seconds, ..problem })
 }
 
-/// Groups transforms by distances and level, in order of the first of each, without plans. Adds the
-/// bytes of diagonals to `weights`.
+/// Groups transforms by distances and level, in order of the first of each, without plans. Adds the bytes of
+/// diagonals to `weights`.
 fn classes(frame: &Frame, weights: &mut u64) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     let n = frame.context.degree() / 2;
@@ -168,8 +161,7 @@ fn classes(frame: &Frame, weights: &mut u64) -> Vec<Class> {
     classes
 }
 
-/// Returns the plans to run the transforms of a class, without plans that another one beats with a
-/// subset of their keys.
+/// The plans for the transforms of a class, but those that another one beats with a subset of their keys.
 fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Result<Vec<Plan>, BackendError> {
     let (context, level, count) = (&*frame.context, class.level, class.transforms.len());
     let (n, alpha) = (context.degree() / 2, context.parameters().alpha(level));
@@ -214,13 +206,13 @@ fn pareto_front(plans: Vec<Plan>) -> Vec<Plan> {
     front
 }
 
-/// Returns whether a plan takes no key that `other` does not take, and no more memory.
+/// Whether a plan takes no key that `other` does not take, and no more memory.
 fn takes_no_more(plan: &Plan, other: &Plan) -> bool {
     let other_needs: BTreeSet<&Need> = other.needs.iter().collect();
     plan.needs.iter().all(|need| other_needs.contains(need)) && plan.held <= other.held
 }
 
-/// Returns the plan for the transforms of all bootstraps with the tables `boot`.
+/// The plan for the transforms of all bootstraps.
 fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Rates) -> Plan {
     let context = &*keys.frame.context;
     let (mut seconds, mut held) = (0.0, 0u64);
@@ -239,7 +231,6 @@ fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Ra
     }
 }
 
-/// Returns the seconds of a bootstrap without its transforms.
 fn seconds_beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
     let switches = boot.switches().into_iter();
     switches.map(|(level, count)| count as f64 * rates.switch(level, parameters.alpha(level))).sum()

@@ -11,28 +11,26 @@ pub struct Rates {
     pub log_degree: u32,
     /// A number-theoretic transform mod one prime.
     pub ntt_s: f64,
-    /// A product of a digit with a limb of a key, with its share of other work: reading the key,
-    /// the conversion between primes, the permutation.
+    /// A product of a digit with a limb of a key, with its share of other work: reading the key, conversion
+    /// between primes, permutation.
     pub product_s: f64,
     /// A product of a limb with a limb of a plaintext.
     pub plain_product_s: f64,
 }
 
 impl Default for Rates {
-    /// Without a measurement, a product with a key counts a third of a transform, and one with a
-    /// plaintext a tenth. Seconds are then those of no real machine.
+    /// Not those of a real machine: a product with a key counts a third of a transform, one with a plaintext
+    /// a tenth.
     fn default() -> Self {
         Self { log_degree: 16, ntt_s: 1e-4, product_s: 3e-5, plain_product_s: 1e-5 }
     }
 }
 
-/// Returns the number-theoretic transforms of one key switch at `level` with `alpha` special
-/// primes.
+/// Number-theoretic transforms of one key switch at `level` with `alpha` special primes.
 pub(super) fn transforms(level: usize, alpha: usize) -> u64 {
     ((level.div_ceil(alpha) + 2) * (level + alpha)) as u64
 }
 
-/// Returns the products of one key switch.
 pub(super) fn products(level: usize, alpha: usize) -> u64 {
     (2 * level.div_ceil(alpha) * (level + alpha)) as u64
 }
@@ -66,8 +64,8 @@ impl Rates {
         Self { log_degree, ntt_s, product_s, plain_product_s }
     }
 
-    /// Converts the rates to another ring: products scale with the number of words, transforms also
-    /// with the logarithm of the degree.
+    /// Converts the rates to another ring: products scale with the number of words, transforms also with the
+    /// logarithm of the degree.
     #[must_use]
     pub fn at(self, log_degree: u32) -> Self {
         let words = 2f64.powi(log_degree as i32 - self.log_degree as i32);
@@ -82,8 +80,7 @@ impl Rates {
         transforms(level, alpha) as f64 * self.ntt_s + products(level, alpha) as f64 * self.product_s
     }
 
-    /// Returns the seconds of a linear transform whose diagonals repeat after a `share` of the
-    /// slots.
+    /// Seconds of a linear transform whose diagonals repeat after a `share` of the slots.
     pub(super) fn transform(&self, work: &TransformWork, share: f64) -> f64 {
         // Each limb of a diagonal is transformed once and multiplied with both halves.
         let plain = 2 * work.diagonal_ntts;
@@ -93,8 +90,8 @@ impl Rates {
     }
 }
 
-/// Returns the bytes of a seeded, packed key at `level` with `alpha` special primes. The parameters
-/// may have fewer special primes: the result is what the key would take.
+/// Bytes of a seeded, packed key at `level` with `alpha` special primes, which may be more than the
+/// parameters have.
 pub(super) fn key_bytes(parameters: &tacit_he::ckks::Parameters, level: usize, alpha: usize) -> u64 {
     let special = u64::from(parameters.spec().special_bits);
     let widths = parameters.primes()[..level].iter().map(|prime| u64::from(u64::BITS - prime.leading_zeros()));
@@ -103,15 +100,14 @@ pub(super) fn key_bytes(parameters: &tacit_he::ckks::Parameters, level: usize, a
     level.div_ceil(alpha) as u64 * (SEED_BYTES + half)
 }
 
-/// Returns the bytes of the same key with both halves and 8 bytes a residue.
+/// Bytes of the same key with both halves and 8 bytes a residue.
 pub(super) fn plain_bytes(degree: usize, level: usize, alpha: usize) -> u64 {
     (16 * degree * level.div_ceil(alpha) * (level + alpha)) as u64
 }
 
-/// Bytes of a seed.
 const SEED_BYTES: u64 = PublicSeed::BYTES as u64;
 
-/// Returns the bytes of a key that the parameters have.
+/// Bytes of a key that the parameters have.
 pub(super) fn packed_bytes(context: &tacit_he::ckks::Context, id: tacit_he::ckks::KeyId) -> u64 {
     SwitchKey::packed_bytes(context, id) as u64
 }

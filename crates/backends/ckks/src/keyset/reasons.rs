@@ -1,4 +1,4 @@
-//! Why the chosen set contains each of its keys, and how distances without a key are served.
+//! Why the chosen set has each of its keys, and how distances without a key are served.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +26,7 @@ pub struct KeyReason {
     pub alpha: usize,
     /// Size when uploaded, in bytes.
     pub bytes: u64,
-    /// `uploaded, resident` for a key that the client sends and the server computes with;
-    /// `uploaded` for a master.
+    /// `uploaded, resident` for a key that the server computes with; `uploaded` for a master.
     pub state: &'static str,
     /// What needs the key.
     pub reason: String,
@@ -48,7 +47,7 @@ pub struct Chain {
     pub switches: usize,
 }
 
-/// Lists up to [`NAMED`] names, and how many more there are.
+/// Up to [`NAMED`] names, and how many more there are.
 fn names(nodes: &[String]) -> String {
     let listed = nodes.iter().take(NAMED).map(|node| format!("`{node}`")).collect::<Vec<_>>().join(", ");
     match nodes.len().saturating_sub(NAMED) {
@@ -57,10 +56,9 @@ fn names(nodes: &[String]) -> String {
     }
 }
 
-/// By distance: roles of a rotation, and the nodes that need it in each role.
+/// By distance: roles of a rotation, and the nodes that need it.
 type Roles = BTreeMap<i64, BTreeMap<&'static str, Vec<String>>>;
 
-/// Adds the roles of a plan's rotations, for the nodes that use the plan.
 fn add_roles(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
     let mut add = |k: i64, role| {
         let users = roles.entry(k).or_default().entry(role).or_default();
@@ -78,10 +76,7 @@ fn add_roles(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
 }
 
 impl Running<'_> {
-    /// Returns the reasons for the keys of a set that runs, and its chains.
-    ///
-    /// # Errors
-    /// Errors of planning a transform; plans of a set that runs do not fail.
+    /// Reasons for the keys of a set that runs, and its chains.
     pub(super) fn reasons(&self, options: &Options) -> Result<(Vec<KeyReason>, Vec<Chain>), BackendError> {
         let context = &*self.frame.context;
         let (mut roles, mut chains) = (Roles::new(), Vec::new());
@@ -116,7 +111,7 @@ impl Running<'_> {
         Ok((self.keys(options)?.iter().map(|id| self.reason(id, &roles, &bootstrap_kinds)).collect(), chains))
     }
 
-    /// Returns a key's reason, from the roles of rotations and the kinds of keys of bootstraps.
+    /// `roles` are those of rotations, with distances.
     fn reason(
         &self,
         id: &KeyId,

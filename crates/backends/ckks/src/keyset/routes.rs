@@ -1,7 +1,7 @@
-//! Rotations by shortest paths: a distance without a key is served by a chain of keys, along a
-//! shortest path in the Cayley graph. The search starts from the fewest keys and always adds the
-//! key that saves the most seconds for its bytes. These sets are only computed: the back end runs
-//! transforms that have all their keys, or that are one chain.
+//! Rotations by shortest paths: a chain of keys serves a distance without a key, along a shortest path in the
+//! Cayley graph. The search starts from the fewest keys and adds the key that saves most seconds for its
+//! bytes. These sets are only computed: the back end runs transforms that have all their keys, or that are
+//! one chain.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -17,7 +17,6 @@ use super::{Cost, KeySetChoice, Wish};
 /// Most keys that are added.
 const MAX_ADDED: usize = 600;
 
-/// A class with its possible splits, and their costs with all keys.
 struct Layer {
     level: usize,
     count: f64,
@@ -27,7 +26,6 @@ struct Layer {
 /// A split of a transform into baby and giant steps, or a chain.
 struct Split {
     chained: bool,
-    /// Seconds with all keys.
     seconds: f64,
     switches: u64,
     ntts: u64,
@@ -42,7 +40,6 @@ struct Resident {
     hops: BTreeMap<usize, Hops>,
 }
 
-/// The layers of a network, and the costs of their rotations for any set of resident keys.
 struct Router<'a> {
     running: &'a Running<'a>,
     layers: Vec<Layer>,
@@ -70,7 +67,7 @@ impl PartialOrd for Candidate {
     }
 }
 
-/// Searches from the keys of `smallest` up, by the wish; returns `None` if nothing fits.
+/// Searches from the keys of `smallest` up; returns `None` if nothing fits.
 pub(super) fn route(running: &Running<'_>, smallest: &Selection, wish: &Wish) -> Option<KeySetChoice> {
     let router = Router::new(running)?;
     let (boots, mut resident, others) = router.start(smallest);
@@ -107,7 +104,7 @@ pub(super) fn route(running: &Running<'_>, smallest: &Selection, wish: &Wish) ->
 }
 
 impl Layer {
-    /// Makes the layer of a class; `None` if it cannot be split.
+    /// Returns `None` if the class cannot be split.
     fn new(running: &Running<'_>, class: &Class) -> Option<Self> {
         let context = &running.frame.context;
         let (n, alpha) = (context.degree() / 2, context.parameters().alpha(class.level));
@@ -119,7 +116,7 @@ impl Layer {
                 Split::new(plan, &work, running.rates.transform(&work, class.share))
             }));
         }
-        // Splits with many more moves than the best are never worth their keys.
+        // Splits with many more moves than the best are not worth their keys.
         let fewest_moves = splits.iter().filter(|s| !s.chained).map(|s| s.moves.len()).min().unwrap_or(0);
         splits.retain(|s| s.chained || s.moves.len() <= fewest_moves + fewest_moves / 2);
         Some(Self { level: class.level, count: class.transforms.len() as f64, splits })
@@ -127,7 +124,6 @@ impl Layer {
 }
 
 impl Split {
-    /// Makes the split of a plan.
     fn new(plan: &TransformPlan, work: &TransformWork, seconds: f64) -> Self {
         let chained = plan.method().is_chained();
         let [babies, giants] = plan.moves();
@@ -141,21 +137,19 @@ impl Split {
 }
 
 impl Resident {
-    /// Adds a key for a distance up to a level.
     fn add(&mut self, distance: i64, level: usize) {
         let highest = self.keys.entry(distance).or_default();
         *highest = level.max(*highest);
         self.hops.iter_mut().filter(|(hops_level, _)| **hops_level <= level).for_each(|(_, hops)| hops.add(distance));
     }
 
-    /// Returns whether a distance has a key up to a level.
     fn has(&self, distance: i64, level: usize) -> bool {
         self.keys.get(&distance).is_some_and(|highest| *highest >= level)
     }
 }
 
 impl<'a> Router<'a> {
-    /// Makes a router; `None` if no transform rotates.
+    /// Returns `None` if no transform rotates.
     fn new(running: &'a Running<'a>) -> Option<Self> {
         let n = running.frame.context.degree() as i64 / 2;
         let classes = running.problem.classes.iter().filter(|class| !class.transforms.is_empty());
@@ -163,8 +157,8 @@ impl<'a> Router<'a> {
         (!layers.is_empty()).then_some(Self { running, layers, n })
     }
 
-    /// Returns the seconds of bootstraps, the keys of the smallest selection's linear steps, and
-    /// the number and bytes of all other keys. Bootstraps retain their keys.
+    /// Seconds of bootstraps, keys of the smallest selection's linear steps, and number and bytes of all
+    /// other keys.
     fn start(&self, smallest: &Selection) -> (f64, Resident, (usize, u64)) {
         let problem = &self.running.problem;
         let hops = self.layers.iter().map(|layer| (layer.level, Hops::new(self.n as usize, [])));
@@ -201,13 +195,12 @@ impl<'a> Router<'a> {
         resident.keys.values().map(|&level| self.key_bytes(level)).sum()
     }
 
-    /// Returns the bytes of resident keys with both halves and 8 bytes a residue.
     fn plain_bytes(&self, resident: &Resident) -> u64 {
         let degree = self.running.frame.context.degree();
         resident.keys.values().map(|&level| plain_bytes(degree, level, self.alpha(level))).sum()
     }
 
-    /// Returns the keys that may be added: every distance of every hoisted split.
+    /// Keys that may be added: every distance of every hoisted split.
     fn candidates(&self, resident: &Resident) -> BTreeSet<(i64, usize)> {
         let mut candidates = BTreeSet::new();
         for layer in &self.layers {
@@ -218,8 +211,7 @@ impl<'a> Router<'a> {
         candidates
     }
 
-    /// Returns the seconds of one transform of a layer by its best split, and its key switches and
-    /// number-theoretic transforms.
+    /// Seconds, key switches and number-theoretic transforms of one transform of a layer, by its best split.
     fn layer_cost(&self, layer: &Layer, hops: &Hops) -> (f64, u64, u64) {
         let alpha = self.alpha(layer.level);
         let (raised, digits) = (layer.level + alpha, layer.level.div_ceil(alpha));
@@ -244,12 +236,11 @@ impl<'a> Router<'a> {
         costs.min_by(|a, b| tacit_floats::rising(&a.0, &b.0)).unwrap_or((f64::INFINITY, 0, 0))
     }
 
-    /// Returns the seconds of all layers.
     fn seconds(&self, resident: &Resident) -> f64 {
         self.layers.iter().map(|layer| layer.count * self.layer_cost(layer, &resident.hops[&layer.level]).0).sum()
     }
 
-    /// Returns the key switches and number-theoretic transforms of all layers.
+    /// Key switches and number-theoretic transforms of all layers.
     fn work(&self, resident: &Resident) -> (u64, u64) {
         self.layers.iter().fold((0, 0), |sum, layer| {
             let (_, switches, ntts) = self.layer_cost(layer, &resident.hops[&layer.level]);
@@ -258,7 +249,7 @@ impl<'a> Router<'a> {
         })
     }
 
-    /// Returns the seconds that a key saves for each additional byte.
+    /// Seconds that a key saves for each additional byte.
     fn gain(&self, resident: &Resident, distance: i64, level: usize) -> f64 {
         let old_level = resident.keys.get(&distance).copied().unwrap_or(0);
         let bytes = self.key_bytes(level).saturating_sub(self.key_bytes(old_level)).max(1);
@@ -275,8 +266,8 @@ impl<'a> Router<'a> {
         saved / bytes as f64
     }
 
-    /// Returns the key with the largest gain. Gains fall as keys are added, so only keys whose last
-    /// gain was the largest are evaluated again.
+    /// The key with the largest gain. Gains fall as keys are added, so only keys whose last gain was the
+    /// largest are evaluated again.
     fn next_key(&self, resident: &Resident, queue: &mut BinaryHeap<Candidate>) -> Option<(i64, usize)> {
         let mut fresh: BTreeSet<(i64, usize)> = BTreeSet::new();
         while let Some(first) = queue.pop() {

@@ -1,4 +1,4 @@
-//! Key sets that this back end runs: the same way for all transforms, or the search's selection.
+//! Key sets that this back end runs: one way for all transforms, or the search's selection.
 
 use tacit_graph::Watch;
 use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork};
@@ -31,10 +31,7 @@ pub(super) struct Running<'a> {
     pub nodes: Vec<String>,
 }
 
-/// Makes bootstrap tables for each way to compute their rotations; none if there are no bootstraps.
-///
-/// # Errors
-/// An interruption by the listener of `watch`.
+/// Makes bootstrap tables for each way to compute their rotations.
 pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Result<Vec<Bootstrapper>, BackendError> {
     let mut bootstrappers = Vec::new();
     for bootstraps in BOOTSTRAPS {
@@ -45,10 +42,6 @@ pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Res
 }
 
 impl<'a> Running<'a> {
-    /// Makes the search problem of a frame.
-    ///
-    /// # Errors
-    /// None in practice.
     pub fn new(
         frame: &'a Frame,
         base: &Options,
@@ -72,17 +65,15 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Returns the bootstrap tables that match the options.
     pub fn bootstrapper(&self, options: &Options) -> Option<&Bootstrapper> {
         self.bootstrappers.iter().find(|boot| boot.spec().method == options.bootstraps.method())
     }
 
-    /// Returns the keys and costs of the frame with these options.
     fn draft<'b>(&'b self, options: &'b Options) -> Result<Draft<'b>, BackendError> {
         Draft::new(self.frame, options, self.bootstrapper(options))
     }
 
-    /// Returns the sets with the same way for all transforms.
+    /// The sets with one way for all transforms.
     pub fn uniform(&self) -> Result<Vec<(KeySetChoice, Options)>, BackendError> {
         let boots = &BOOTSTRAPS[..if self.bootstrappers.is_empty() { 1 } else { BOOTSTRAPS.len() }];
         let mut choices = Vec::new();
@@ -108,15 +99,13 @@ impl<'a> Running<'a> {
         Ok(choices)
     }
 
-    /// Returns the set that the search has selected.
     pub fn selected(&self, name: &str, selection: &Selection) -> Result<(KeySetChoice, Options), BackendError> {
         let options = self.options(selection);
         let about = "a way and a number of baby steps for each transform, and where bootstraps come; found by search";
         Ok((self.choice(name, about, &options)?, options))
     }
 
-    /// Returns the search's selection with rotation keys derived from masters at the server; `None`
-    /// if there would be no masters.
+    /// The search's selection with rotation keys derived at the server; `None` if there would be no masters.
     pub fn derived(&self, selection: &Selection) -> Result<Option<(KeySetChoice, Options)>, BackendError> {
         let options = Options { derive: true, ..self.options(selection) };
         let sent = self.draft(&options)?.sent()?;
@@ -131,7 +120,6 @@ impl<'a> Running<'a> {
         Ok(Some((self.choice("auto, derived", &about, &options)?, options)))
     }
 
-    /// Returns the options that run a selection.
     pub fn options(&self, selection: &Selection) -> Options {
         let mut ways = vec![Way::HOISTED; self.nodes.len()];
         let mut bootstraps = self.base.bootstraps;
@@ -145,7 +133,7 @@ impl<'a> Running<'a> {
         Options { rotations: Ways::from_list(ways), bootstraps, ..self.base.clone() }
     }
 
-    /// Writes the options as text, together with the other options of the lowering.
+    /// The options as text, with the given options of the lowering.
     fn text(&self, options: &Options) -> String {
         let Options { rotations, bootstraps, placement, derive, .. } = options;
         let mut text = format!("{}rotations={rotations}", self.given_options);
@@ -161,7 +149,6 @@ impl<'a> Running<'a> {
         text
     }
 
-    /// Computes the figures of the set that these options give.
     fn choice(&self, name: &str, about: &str, options: &Options) -> Result<KeySetChoice, BackendError> {
         let (draft, context) = (self.draft(options)?, &self.frame.context);
         let sent = draft.sent()?;
@@ -203,13 +190,11 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// Returns the keys that are sent with these options, each once.
     pub fn keys(&self, options: &Options) -> Result<Vec<KeyId>, BackendError> {
         Ok(self.draft(options)?.sent()?.keys)
     }
 
-    /// Returns the keys for everything but linear transforms, including bootstrap keys that are not
-    /// for rotations.
+    /// The keys for everything but linear transforms, and for bootstraps but not for their rotations.
     pub fn other_needs(&self) -> Vec<KeyId> {
         let conjugation = KeyKind::Galois(self.frame.context.conjugation_element());
         let fixed = self.problem.fixed.iter().filter_map(|need| {
@@ -221,8 +206,7 @@ impl<'a> Running<'a> {
         fixed.chain(boots).collect()
     }
 
-    /// Returns the seconds of everything but rotations: products, bootstraps without their
-    /// transforms, diagonals.
+    /// Seconds of everything but rotations: products, bootstraps without their transforms, diagonals.
     pub fn seconds_beside_rotations(&self) -> f64 {
         let mut seconds = self.problem.fixed_seconds;
         let boots = self.frame.bootstraps();
@@ -236,12 +220,12 @@ impl<'a> Running<'a> {
         seconds
     }
 
-    /// Returns the seconds of so many limbs of diagonals.
+    /// Seconds of so many limbs of diagonals.
     fn diagonal_seconds(&self, limbs: usize, share: f64) -> f64 {
         limbs as f64 * (2.0 * self.rates.plain_product_s + share * self.rates.ntt_s)
     }
 
-    /// Returns the server's bytes without keys, for plans that are not chained.
+    /// The server's bytes without keys, for plans that are not chained.
     pub fn beside_keys(&self) -> u64 {
         let min_held = self
             .problem
@@ -251,7 +235,6 @@ impl<'a> Running<'a> {
         self.problem.weights + min_held.max().unwrap_or(0)
     }
 
-    /// Plans a class's transforms.
     pub fn plan(&self, class: &Class, way: Way) -> Result<TransformPlan, BackendError> {
         way.plan(self.frame.context.degree() / 2, class.level, class.offsets.iter().copied()).map_err(he)
     }
@@ -260,26 +243,24 @@ impl<'a> Running<'a> {
         Ok(self.plan(class, way)?.work(self.frame.context.parameters().alpha(class.level)))
     }
 
-    /// Returns the front point of a selection.
     pub fn point(&self, selection: &Selection) -> FrontPoint {
         let &Selection { bytes, memory, seconds, .. } = selection;
         FrontPoint { bytes, memory, seconds, options: self.text(&self.options(selection)) }
     }
 
-    /// Returns the steps with all their rotations, hoisted.
     pub fn hoisted_steps(&self) -> Result<Vec<StepRecord>, BackendError> {
         let options = Options { rotations: Ways::All(Way::HOISTED), ..self.base.clone() };
         Ok(self.draft(&options)?.steps)
     }
 
-    /// Returns the nodes of the transforms of a class, each once.
+    /// Nodes of a class's transforms, each once.
     pub fn nodes(&self, class: &Class) -> Vec<String> {
         let mut nodes: Vec<String> = class.transforms.iter().map(|&t| self.nodes[t].clone()).collect();
         nodes.dedup();
         if class.transforms.is_empty() { vec!["bootstraps".into()] } else { nodes }
     }
 
-    /// Returns rotations by level and layer, those of bootstraps last.
+    /// Rotations by level and layer, those of bootstraps last.
     pub fn table(&self) -> Result<Vec<TableRow>, BackendError> {
         let mut rows = Vec::new();
         for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
@@ -290,7 +271,6 @@ impl<'a> Running<'a> {
         Ok(rows)
     }
 
-    /// Returns the rotations of a transform.
     fn row(&self, nodes: Vec<String>, plan: &TransformPlan) -> TableRow {
         TableRow {
             nodes,

@@ -1,7 +1,6 @@
-//! The search for key sets. The search starts from the fewest bytes and from the fewest seconds,
-//! and repeats the best exchange of one for the other. Then it tries pairs of changes until nothing
-//! gains. [`super::problem`] defines the choices; `docs/scripts/keyset_exact.py` solves the same
-//! problem exactly.
+//! The search for key sets, from the fewest bytes and from the fewest seconds: it repeats the best exchange
+//! of one for the other, and tries pairs of changes until nothing gains. [`super::problem`] defines the
+//! choices; `docs/scripts/keyset_exact.py` solves the same problem exactly.
 
 use super::problem::{Plan, Problem};
 use super::{Budget, Cost, Goal};
@@ -14,7 +13,6 @@ const STARTS: usize = 6;
 pub(super) struct Selection {
     pub picked: Vec<usize>,
     pub seconds: f64,
-    /// Bytes of keys.
     pub bytes: u64,
     /// Bytes of keys, weights and what a step holds.
     pub memory: u64,
@@ -47,13 +45,12 @@ impl<'a> Tally<'a> {
         tally
     }
 
-    /// Returns the bytes of a key at the highest level that needs it.
+    /// Bytes of a key at the highest level that needs it.
     fn key_bytes(&self, key: usize) -> u64 {
         let level = self.uses[key].iter().rposition(|&count| count > 0).unwrap_or(0);
         self.problem.keys[key].bytes[level]
     }
 
-    /// Changes the plan of a class.
     fn change(&mut self, class: usize, plan: usize) {
         let plans = &self.problem.classes[class].plans;
         let (old, new) = (&plans[self.picked[class]].needs, &plans[plan].needs);
@@ -68,26 +65,24 @@ impl<'a> Tally<'a> {
         self.picked[class] = plan;
     }
 
-    /// Returns the estimated seconds of an inference.
     fn seconds(&self) -> f64 {
         let plans = self.picked.iter().zip(&self.problem.classes);
         self.problem.fixed_seconds + plans.map(|(&p, class)| class.plans[p].seconds).sum::<f64>()
     }
 
-    /// Returns the server's bytes: keys, weights, and the most that a plan holds.
+    /// The server's bytes: keys, weights, and the most that a plan holds.
     fn memory(&self) -> u64 {
         let plans = self.picked.iter().zip(&self.problem.classes);
         let max_held = plans.map(|(&p, class)| class.plans[p].held).max().unwrap_or(0);
         self.bytes + self.problem.weights + max_held
     }
 
-    /// Returns the present selection with its costs.
     fn selection(&self) -> Selection {
         let (bytes, memory) = (self.bytes, self.memory());
         Selection { picked: self.picked.clone(), seconds: self.seconds(), bytes, memory }
     }
 
-    /// Returns all changes of a single class's plan.
+    /// All changes of a single class's plan.
     fn moves(&self) -> Vec<Change> {
         let moves = self.picked.iter().enumerate().flat_map(|(class, &picked)| {
             let plans = self.problem.classes[class].plans.len();
@@ -96,7 +91,7 @@ impl<'a> Tally<'a> {
         moves.collect()
     }
 
-    /// Looks at the selection with another plan for a class, then restores it.
+    /// Looks at the changed selection, then restores it.
     fn evaluate<T>(&mut self, Change { class, plan }: Change, look: impl FnOnce(&mut Self) -> T) -> T {
         let old_plan = self.picked[class];
         self.change(class, plan);
@@ -106,7 +101,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Finds selections of which none beats another in both bytes and seconds, by bytes.
+/// Selections of which none beats another in both bytes and seconds, by bytes.
 pub(super) fn front(problem: &Problem) -> Vec<Selection> {
     let lightest = cheapest_plans(problem, &|plan| {
         plan.needs.iter().map(|need| problem.keys[need.key].bytes[need.level]).sum::<u64>() as f64
@@ -125,7 +120,7 @@ pub(super) fn front(problem: &Problem) -> Vec<Selection> {
     pareto_front(selections)
 }
 
-/// Returns for each class the plan of least cost, each on its own.
+/// The plan of least cost for each class on its own.
 fn cheapest_plans(problem: &Problem, cost: &dyn Fn(&Plan) -> f64) -> Vec<usize> {
     let best = problem.classes.iter().map(|class| {
         let plans = class.plans.iter().enumerate();
@@ -134,8 +129,7 @@ fn cheapest_plans(problem: &Problem, cost: &dyn Fn(&Plan) -> f64) -> Vec<usize> 
     best.collect()
 }
 
-/// Finds the best selection within the budget, starting from those of the front that cost least;
-/// `None` if none fits.
+/// The best selection within the budget, from those of the front that cost least; `None` if none fits.
 pub(super) fn find_best(problem: &Problem, front: &[Selection], budget: Budget, goal: Goal) -> Option<Selection> {
     // Outside the budget the cost grows with the bytes, so that improvements lead back into it.
     let cost = |s: &Selection| match budget.holds(s.bytes, s.memory) {
@@ -149,8 +143,7 @@ pub(super) fn find_best(problem: &Problem, front: &[Selection], budget: Budget, 
     budget.holds(best.bytes, best.memory).then_some(best)
 }
 
-/// Makes the change of least price until no change has a price. Every selection on the way is
-/// recorded.
+/// Makes the change of least price until none has a price, and records every selection.
 fn walk(
     problem: &Problem,
     start: Vec<usize>,
@@ -173,7 +166,6 @@ fn walk(
     }
 }
 
-/// Returns the selections that no other beats in both bytes and seconds, by bytes.
 fn pareto_front(mut selections: Vec<Selection>) -> Vec<Selection> {
     selections.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
     let mut front: Vec<Selection> = Vec::new();

@@ -1,11 +1,10 @@
 //! The encoding of a lowered model.
 //!
-//! The **public** part is all that a client receives: the `postcard` encoding of [`RingSpec`]. The
-//! **private** part has for each linear node, in order: the bytes of one weight (1, 2 or 4, the
-//! smallest size that holds all weights of the layer), the weights, and the bias with 8 bytes each.
-//! Integers are signed, little endian and raw, so that reading is one pass. The public part
-//! determines the number of integers; readers compare this number with the bytes before they
-//! allocate memory.
+//! The **public** part is all that a client receives: [`RingSpec`] by `postcard`. The **private** part has
+//! for each linear node, in order: the bytes of one weight (1, 2 or 4, the fewest that hold all weights of
+//! the layer), the weights, and the bias with 8 bytes each. Integers are signed, little endian and raw, so
+//! that reading is one pass. The public part determines their number, which readers compare with the bytes
+//! before they allocate memory.
 
 #[cfg(test)]
 mod tests;
@@ -15,17 +14,17 @@ use zeroize::Zeroizing;
 use super::{LayerWeights, RingError, RingGraph, RingSpec, Weights};
 use tacit_backend_api::seam::MAX_PUBLIC_BYTES;
 
-/// Encodes the public part, which a client receives.
+/// Encodes the public part.
 ///
 /// # Errors
-/// If the public part would exceed [`MAX_PUBLIC_BYTES`].
+/// If it would exceed [`MAX_PUBLIC_BYTES`].
 pub fn public_bytes(graph: &RingGraph) -> Result<Vec<u8>, RingError> {
     let bytes = postcard::to_stdvec(graph.spec()).expect("plain data with known lengths has an encoding");
     check_public_length(&bytes)?;
     Ok(bytes)
 }
 
-/// Decodes a public part from a server, at the client.
+/// Decodes a public part from a server.
 ///
 /// # Errors
 /// If the bytes are too many, are not a graph, or fail the graph's checks.
@@ -39,7 +38,6 @@ pub fn read_public(bytes: &[u8]) -> Result<RingGraph, RingError> {
     RingGraph::new(spec)
 }
 
-/// Returns the error of a public part.
 fn wrong(what: String) -> RingError {
     RingError::Encoding { part: "public", what }
 }
@@ -54,7 +52,7 @@ fn check_public_length(bytes: &[u8]) -> Result<(), RingError> {
 
 /// Encodes the private part: the weights.
 pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
-    // The buffer has its full size from the start: a growing buffer would leave copies behind.
+    // Full size from the start: a growing buffer would leave copies behind.
     let mut out = Zeroizing::new(Vec::with_capacity(weights.layers.iter().map(layer_bytes).sum()));
     for layer in &weights.layers {
         let size = weight_size(&layer.weights);
@@ -72,8 +70,7 @@ pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
 /// Reads a private part for `graph`.
 ///
 /// # Errors
-/// If the length is not what the graph needs, or the weights do not fit the graph
-/// ([`RingGraph::check_weights`]).
+/// If its length is not what the graph needs, or the weights fail [`RingGraph::check_weights`].
 pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingError> {
     let mut unread = bytes;
     let mut take = |count: usize| {
@@ -104,17 +101,15 @@ pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingErro
     Ok(weights)
 }
 
-/// Returns the error of a private part that has too few or too many bytes.
 fn wrong_length() -> RingError {
     RingError::Encoding { part: "private", what: "its length does not fit the graph".into() }
 }
 
-/// Returns the number of encoded bytes of a layer.
 fn layer_bytes(layer: &LayerWeights) -> usize {
     1 + weight_size(&layer.weights) * layer.weights.len() + 8 * layer.bias.len()
 }
 
-/// Number of bytes that hold each of the weights.
+/// Bytes that hold each of the weights.
 fn weight_size(weights: &[i32]) -> usize {
     let all_fit = |fits: fn(i32) -> bool| weights.iter().all(|&w| fits(w));
     if all_fit(|w| i8::try_from(w).is_ok()) {

@@ -14,8 +14,7 @@ pub struct Agreement {
     pub samples: usize,
     /// Share of inputs with the class of the float network (for a single output: its sign).
     pub same_class: f64,
-    /// Mean over inputs of the root mean square error of the outputs, as a share of their range (0
-    /// in mode top-1).
+    /// Mean over inputs of the outputs' root mean square error, as a share of their range (0 in mode top-1).
     pub mean_error: f64,
     /// Largest of these errors.
     pub max_error: f64,
@@ -23,10 +22,9 @@ pub struct Agreement {
     pub out_of_range: usize,
 }
 
-/// Compares a lowered model with the float network of the ONNX file. `inputs` are inputs of that
-/// network ([`ImportOptions::prepare`](tacit_graph::ImportOptions::prepare)). With a `seed`, the
-/// comparison simulates on seeded shares the errors of two-party truncation and of tests of fewer
-/// bits. A class chosen among equal outputs counts as right.
+/// Compares a lowered model with the float network on inputs of that network
+/// ([`ImportOptions::prepare`](tacit_graph::ImportOptions::prepare)). With a `seed`, errors of two-party
+/// truncation and of tests of fewer bits are simulated. A class chosen among equal outputs counts as right.
 ///
 /// # Errors
 /// If the inputs do not fit the model.

@@ -1,11 +1,10 @@
 //! Optional clamps that keep every accepted input inside the rings ([`RingOptions::clamp`]).
 //!
-//! The bounds of the module `range` grow from layer to layer by the sum of magnitudes of a layer's
-//! weights. A layer's input is clamped if its bound exceeds the calibrated magnitude (with its
-//! guard, and the room for extreme inputs) by more than a factor. The clamp is
-//! `min(x, c) = c - relu(c - x)`: one comparison per element, or two where `x` may also be far
-//! below zero. The bounds of the clamped network then choose its rings. A larger factor takes fewer
-//! clamps and wider rings; the back end's price decides.
+//! The bounds of the module `range` grow from layer to layer by the sum of magnitudes of a layer's weights. A
+//! layer's input is clamped if its bound exceeds the calibrated magnitude (with its guard, and the room for
+//! extreme inputs) by more than a factor. The clamp is `min(x, c) = c - relu(c - x)`: one comparison per
+//! element, or two where `x` may also be far below zero. The bounds of the clamped network choose its rings.
+//! A larger factor takes fewer clamps and wider rings; the back end's price decides.
 
 use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, Watch};
@@ -16,15 +15,12 @@ use super::{Problem, RingOptions, Target, range};
 use crate::{Op, RingError};
 use tacit_backend_api::BackendError;
 
-/// Logarithms of the factors to try.
 const ROOM: std::ops::RangeInclusive<i32> = 0..=10;
 /// Medium scales at which prices are compared.
 const TYPICAL: Scheme = Scheme::Relative { activations: 7, weights: 9, most: 12 };
 
-/// A clamp of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Clamp {
-    /// Float node.
     pub node: usize,
     /// Largest magnitude let through.
     pub limit: f64,
@@ -73,8 +69,8 @@ pub(super) fn clamped(
     best.map(|(_, model)| model).ok_or_else(|| refused.expect("every candidate without a price was refused"))
 }
 
-/// Finds tensors that layers read and whose bounds exceed the likely magnitude by more than `room`,
-/// given the clamps before them.
+/// Finds tensors that layers read and whose bounds, after the clamps before them, exceed the likely magnitude
+/// by more than `room`.
 fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> Vec<Clamp> {
     let (graph, stats) = (&model.graph, &model.calibration);
     let read_by_layer: Vec<bool> =
@@ -103,13 +99,13 @@ fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> V
     clamps
 }
 
-/// Returns the magnitude that a ring would hold without clamps: the calibrated magnitude with the
-/// guard, and extreme inputs with their margin.
+/// The magnitude that a ring would hold without clamps: calibration with the guard, and extreme inputs with
+/// their margin.
 fn likely_magnitude(max_abs: f64, extreme: f64, options: &RingOptions) -> f64 {
     (max_abs * options.guard_bits.exp2()).max(extreme * emit::EXTREME_MARGIN)
 }
 
-/// Returns the model with `clamps`; all readers of a clamped tensor read the clamped values.
+/// All readers of a clamped tensor read the clamped values.
 fn insert(model: &Model, clamps: &[Clamp]) -> Result<Model, RingError> {
     let mut clamped = model.clone();
     let old = std::mem::take(&mut clamped.graph.nodes);
@@ -152,7 +148,7 @@ fn insert(model: &Model, clamps: &[Clamp]) -> Result<Model, RingError> {
     Ok(clamped)
 }
 
-/// Returns the same factor and addend for each channel.
+/// The same factor and addend for each channel.
 fn affine(channels: usize, scale: f64, shift: f64) -> FloatOp {
     FloatOp::Affine { scale: vec![scale as f32; channels], shift: vec![shift as f32; channels] }
 }

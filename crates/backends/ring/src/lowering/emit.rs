@@ -1,10 +1,9 @@
 //! Turns the float network under a scheme of scales into fixed-point nodes and integer weights.
 //!
-//! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). A
-//! comparison or the next linear layer needs the narrow form: the tensor is truncated to its own
-//! scale in front of them. Sums of pending tensors are made before truncation. Truncating `b` bits
-//! adds `2^(b-1)` first, in the bias of the layer where that is possible: the floor then rounds to
-//! nearest.
+//! A tensor comes out of a linear layer with the layer's extra fraction bits ("pending"). In front of a
+//! comparison or the next linear layer it is truncated to its own scale. Sums of pending tensors are made
+//! before truncation. Truncating `b` bits adds `2^(b-1)` first, in the bias of the layer where that is
+//! possible, which rounds to nearest.
 
 mod functions;
 
@@ -21,18 +20,16 @@ use super::{Problem, range, width};
 use crate::fixed::MAX_FRAC_BITS;
 use crate::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, Weights};
 
-/// Room above the extreme inputs that the importer tried, since other inputs may be larger.
+/// Room above the extreme inputs that were tried.
 pub(super) const EXTREME_MARGIN: f64 = 1.5;
 
-/// A model under one scheme.
 pub(super) struct Emitted {
     pub graph: RingGraph,
     pub weights: Weights,
-    /// For each fixed-point node, the float node that it stands for.
+    /// The float node of each fixed-point node.
     pub origin: Vec<usize>,
 }
 
-/// A float node's tensor among the fixed-point nodes.
 #[derive(Clone, Copy)]
 struct Wire {
     id: NodeId,
@@ -43,7 +40,7 @@ struct Emitter<'a> {
     graph: &'a FloatGraph,
     stats: &'a Calibration,
     scheme: &'a Scheme,
-    /// Published facts about weights are rounded up to a multiple of this number.
+    /// Multiple to which published facts about weights are rounded up.
     round_facts: u32,
     /// Scale of each float node's tensor in narrow form.
     target: Vec<u32>,
@@ -53,17 +50,16 @@ struct Emitter<'a> {
     origin: Vec<usize>,
     wires: Vec<Wire>,
     truncated: HashMap<(usize, u32), Wire>,
-    /// Known sizes of nodes whose size does not follow from their float node's.
+    /// Sizes of nodes that do not follow from their float node.
     known_sizes: HashMap<NodeId, Size>,
     guard: f64,
     table_bits: u32,
 }
 
-/// Known bounds of a node's values.
 enum Size {
     /// The values fit this ring exactly.
     Ring(u32),
-    /// Largest likely magnitude, and largest magnitude on extreme inputs, in units.
+    /// Largest likely magnitude, and largest on extreme inputs, in units.
     Units([f64; 2]),
 }
 
@@ -108,8 +104,7 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
     let layers: Vec<NodeId> = e.weights.iter().map(|l| l.node).collect();
     let mut weights = Weights { layers: std::mem::take(&mut e.weights) };
     let (likely, extreme) = needs(&e);
-    // Unlikely inputs must not exclude all rings. If there is no room for them, the report warns
-    // that they may overflow.
+    // Unlikely inputs must not exclude all rings: the report warns that they may overflow.
     let larger_needs = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
     let mut rings = Rings::new(&e, larger_needs).or_else(|_| Rings::new(&e, likely))?;
     if problem.options.clamp {
@@ -126,12 +121,10 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
     Ok(Emitted { graph: rings.graph(problem, output, top1)?, weights, origin })
 }
 
-/// Sets the node of each layer's weights to the emitted one.
 fn place(weights: &mut Weights, layers: &[NodeId], new_ids: &[NodeId]) {
     weights.layers.iter_mut().zip(layers).for_each(|(layer, &node)| layer.node = new_ids[node]);
 }
 
-/// Nodes with their rings.
 struct Rings {
     nodes: Vec<Node>,
     origin: Vec<usize>,
@@ -164,7 +157,7 @@ impl Rings {
     }
 }
 
-/// Returns the width of the narrowest ring of each node for bounds that no input exceeds.
+/// The narrowest rings for bounds that no input exceeds.
 fn certain_widths(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
     let in_quarter = width::nodes_in_quarter(&e.nodes);
     let widths = e.nodes.iter().enumerate().map(|(id, node)| match known_width(e, id, node) {
@@ -174,7 +167,7 @@ fn certain_widths(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
     widths.collect()
 }
 
-/// Returns the known ring of an index: the index of a table, or that of an arg max.
+/// The ring of the index of a table, or of an arg max.
 fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
     if let Some(Size::Ring(width)) = e.known_sizes.get(&id) {
         return Some(*width);
@@ -184,7 +177,7 @@ fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
     matches!(node.op, Op::ArgMax).then(|| 2 + classes.ilog2() + 1)
 }
 
-/// Returns the narrowest rings for calibrated magnitudes with the guard, and for extreme inputs.
+/// The narrowest rings for calibrated magnitudes with the guard, and for extreme inputs.
 fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     let in_quarter = width::nodes_in_quarter(&e.nodes);
     let widths = e.nodes.iter().enumerate().map(|(id, node)| {
@@ -201,8 +194,8 @@ fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     widths.unzip()
 }
 
-/// Returns the scales of tensors. Tensors that must share one scale (joined, or passed through)
-/// take that of their common mean square.
+/// Scales of tensors. Tensors that must share one scale (joined, or passed through) take that of their common
+/// mean square.
 fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32> {
     let group = graph.groups(keeps_magnitudes);
     let mut sums = vec![(0.0, 0.0); graph.nodes.len()];
@@ -219,7 +212,7 @@ fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32>
         .collect()
 }
 
-/// Returns whether the results of an operation have the magnitudes of its inputs.
+/// Whether the results of an operation have the magnitudes of its inputs.
 fn keeps_magnitudes(op: &FloatOp) -> bool {
     matches!(
         op,
@@ -248,7 +241,7 @@ impl Emitter<'_> {
         Wire { id: self.nodes.len() - 1, frac }
     }
 
-    /// Returns the tensor of float node `from` with at most `frac` fraction bits.
+    /// The tensor of float node `from` with at most `frac` fraction bits.
     fn with_frac_at_most(&mut self, from: usize, frac: u32) -> Wire {
         let wire = self.wires[from];
         if wire.frac <= frac {
@@ -269,12 +262,12 @@ impl Emitter<'_> {
         cut
     }
 
-    /// Returns the tensor in its own scale.
+    /// The tensor in its own scale.
     fn narrow(&mut self, source: usize) -> Wire {
         self.with_frac_at_most(source, self.target[source])
     }
 
-    /// Returns the tensor with exactly `frac` fraction bits.
+    /// The tensor with exactly `frac` fraction bits.
     fn with_frac(&mut self, source: usize, frac: u32) -> Wire {
         let wire = self.with_frac_at_most(source, frac);
         if wire.frac == frac {
@@ -284,8 +277,7 @@ impl Emitter<'_> {
         self.add(source, &name, Op::ShiftLeft { bits: frac - wire.frac }, &[wire.id], frac)
     }
 
-    /// Adds a constant to the bias of the layer that makes `id`, if nothing else reads the nodes in
-    /// between.
+    /// Adds a constant to the bias of the layer that makes `id`, if nothing else reads the nodes in between.
     fn absorb(&mut self, id: NodeId, value: i64) -> bool {
         match self.nodes[id].op {
             Op::Conv2d(_) | Op::Linear(_) => {
@@ -373,7 +365,7 @@ impl Emitter<'_> {
         let row = weights.len() / bias.len();
         let [before, after] = [source, id].map(|i| self.stats.mean_square[i].sqrt());
         let gain = (row as f64).sqrt() * before / after;
-        // A tensor that is always zero gives no information about the size of weights.
+        // A tensor of zeros tells nothing about the size of weights.
         let gain = if gain.is_finite() && gain > 0.0 { gain } else { 1.0 };
         let largest = largest_magnitude(weights.iter().copied());
         let bits = self.scheme.layer(gain, largest);
@@ -393,8 +385,7 @@ impl Emitter<'_> {
         Ok(wire)
     }
 
-    /// Returns the largest likely magnitude of a float node's tensor, and the largest on extreme
-    /// inputs.
+    /// Likely magnitude of a float node's tensor, and magnitude on extreme inputs.
     fn sizes(&self, source: usize) -> [f64; 2] {
         [self.stats.max_abs[source] * self.guard, self.stats.extreme[source] * EXTREME_MARGIN]
     }
@@ -417,8 +408,7 @@ impl Emitter<'_> {
         x
     }
 
-    /// Computes a sum or difference. Pending operands are added before truncation; a narrow operand
-    /// brings the other to its scale.
+    /// Pending operands are added before truncation; a narrow operand brings the other to its scale.
     fn sum(&mut self, id: usize, node: &FloatNode, op: Op) -> Wire {
         let (a, b) = (node.inputs[0], node.inputs[1]);
         let frac = if self.is_pending(a) && self.is_pending(b) {
@@ -431,14 +421,13 @@ impl Emitter<'_> {
         self.add(id, &node.name, op, &[x.id, y.id], frac)
     }
 
-    /// Returns whether a tensor has more fraction bits than its target.
     fn is_pending(&self, i: usize) -> bool {
         self.wires[i].frac > self.target[i]
     }
 
-    /// Returns the revealed tensor. It is never an untruncated product: the lowest bits of a
-    /// product would reveal more about the weights than the answer does (and its resharing error
-    /// depends on them). Two more bits than inside the network keep near ties apart.
+    /// The revealed tensor. It is never an untruncated product, whose lowest bits would reveal more about the
+    /// weights than the answer does (and its resharing error depends on them). Two more bits than inside the
+    /// network keep near ties apart.
     fn logits(&mut self, source: usize) -> NodeId {
         let (wire, target) = (self.wires[source], self.target[source]);
         if wire.frac <= target {

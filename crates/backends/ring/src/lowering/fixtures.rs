@@ -4,7 +4,6 @@ use crate::RingGraph;
 use tacit_backend_api::BackendError;
 use tacit_graph::Model;
 
-/// Prices a graph by the bits of all tensors.
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
     Ok(graph.nodes().iter().map(|node| (node.elements() * node.fixed.width as usize) as f64).sum())
 }

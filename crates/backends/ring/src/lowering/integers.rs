@@ -7,8 +7,8 @@ use crate::op::{MAX_MAGNITUDE_BITS, MAX_NORM_BITS};
 /// Significant bits of public factors (averages, leaky slopes).
 const FACTOR_BITS: i32 = 10;
 
-/// Returns half a unit of the result of a truncation by `bits`. (A scheme with too long shifts is
-/// refused as a whole.)
+/// Half a unit of the result of a truncation by `bits`. (A scheme with too long shifts is refused as a
+/// whole.)
 pub(super) fn half(bits: u32) -> i64 {
     1 << (bits - 1).min(62)
 }
@@ -17,13 +17,12 @@ pub(super) fn quantise(x: f64, bits: u32) -> i64 {
     (x * f64::from(bits).exp2()).round() as i64
 }
 
-/// Returns the fraction bits that give a factor [`FACTOR_BITS`] significant bits.
+/// The fraction bits that give a factor [`FACTOR_BITS`] significant bits.
 pub(super) fn factor_bits(factor: f64) -> u32 {
     if factor == 0.0 { 0 } else { (FACTOR_BITS - factor.log2().floor() as i32).clamp(0, MAX_FRAC_BITS as i32) as u32 }
 }
 
-/// Returns the smallest public facts that hold for integer weights, rounded up to multiples of
-/// `round`.
+/// The smallest public facts that hold for integer weights, rounded up to multiples of `round`.
 pub(super) fn facts(weights: &[i32], row: usize, frac_bits: u32, round: u32) -> WeightFacts {
     let largest = weights.iter().map(|w| w.unsigned_abs()).max().unwrap_or(0);
     let norm2 = weights

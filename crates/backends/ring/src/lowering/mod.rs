@@ -1,13 +1,12 @@
 //! Lowers a float model to fixed point in rings: chooses scales and rings, and writes a report.
 //!
-//! Every bit of a ring or of a comparison costs online bytes, so scales are chosen as small as
-//! accuracy allows. With the root mean square `rms` of a tensor, its fraction bits are
-//! `p_a - log2(rms)`: the same relative precision everywhere. A layer's weights get
-//! `p_w + log2(sqrt(fan_in) * rms_in / rms_out)` fraction bits: the same relative noise from
-//! rounded weights. The search finds the `(p_a, p_w)` that is cheapest by the back end's own cost
-//! model. Candidates must preserve the logits, and the classes as often as requested, on
-//! calibration samples with simulated truncation errors of the protocol. Other samples are held out
-//! of the search; the promised agreement is measured on them.
+//! Every bit of a ring or of a comparison costs online bytes, so scales are as small as accuracy allows. With
+//! the root mean square `rms` of a tensor, its fraction bits are `p_a - log2(rms)`: the same relative
+//! precision everywhere. A layer's weights get `p_w + log2(sqrt(fan_in) * rms_in / rms_out)` fraction bits:
+//! the same relative noise from rounded weights. The search finds the `(p_a, p_w)` that is cheapest by the
+//! back end's own cost model. Candidates must preserve the logits, and the classes as often as requested, on
+//! calibration samples with simulated truncation errors. The promised agreement is measured on samples that
+//! are held out of the search.
 
 mod agreement;
 mod clamp;
@@ -42,55 +41,49 @@ use tacit_backend_api::classes::spread;
 use tacit_backend_api::{BackendError, Support};
 pub use width::strain;
 
-/// The online cost of one inference of a graph in the target back end, in bytes both ways (or any
-/// unit that grows with cost). An [`Unsupported`](BackendError::Unsupported) error says that the
-/// back end cannot compute in the rings of the graph.
+/// The online cost of one inference of a graph in the target back end, in bytes both ways (or any unit that
+/// grows with cost). [`Unsupported`](BackendError::Unsupported): it cannot compute in the rings of the graph.
 pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64, BackendError> + 'a;
 
-/// The back end that a lowering is for. Both functions get the number of low bits that ReLUs leave
-/// out of their tests.
+/// The back end that a lowering is for. Both functions get the number of low bits that ReLUs do not test.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// The [`Price`], called for every scheme that the search considers.
+    /// The [`Price`] of every scheme that the search considers.
     pub price: &'a dyn Fn(&RingGraph, u32) -> Result<f64, BackendError>,
-    /// Checks whether the back end compiles a graph, for schemes that the search would choose. An
-    /// [`Unsupported`](BackendError::Unsupported) error says that the back end does not.
+    /// Checks whether the back end compiles the graph of a scheme that the search would choose; if not,
+    /// [`Unsupported`](BackendError::Unsupported).
     pub check: &'a dyn Fn(&RingGraph, u32) -> Result<(), BackendError>,
 }
 
-/// Options of a lowering. `Default` holds the recommended values.
+/// Options of a lowering.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RingOptions {
     /// Fraction bits of all tensors, instead of the search; at most 47.
     pub frac_bits: Option<u32>,
-    /// Fraction bits of all weights, instead of the search (only with `frac_bits`, whose value is
-    /// the default); at most 47.
+    /// Fraction bits of all weights, instead of the search (only with `frac_bits`, the default); at most 47.
     pub weight_bits: Option<u32>,
-    /// Largest number of fraction bits of a tensor that the search may choose; at most 47.
+    /// Most fraction bits of a tensor that the search may choose; at most 47.
     pub max_frac_bits: u32,
     /// Headroom above the largest calibrated magnitude, in bits; 0 to 38.
     pub guard_bits: f64,
-    /// Largest root mean square error of the logits, as a share of their range, that the search
-    /// accepts.
+    /// Largest root mean square error of the logits that the search accepts, as a share of their range.
     pub error_bound: f64,
-    /// Required expected share of inputs with the float network's class, if there are samples to
-    /// estimate it.
+    /// Required expected share of inputs with the float network's class, if samples can estimate it.
     pub agreement: f64,
     /// Seed of simulated errors.
     pub seed: u64,
-    /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of
-    /// this number, 1 to 31. A larger multiple tells a client less and costs bytes; 1 publishes the
-    /// exact values.
+    /// The published `magnitude_bits` and `norm_bits` of weights are rounded up to a multiple of this number,
+    /// 1 to 31. A larger one tells a client less and costs bytes.
     pub round_facts: u32,
-    /// Whether to clamp tensors and choose rings by bounds, so that no accepted input overflows.
-    /// Otherwise an overflow is only unlikely.
+    /// Whether to clamp tensors and choose rings by bounds, so that no accepted input overflows. Otherwise
+    /// that is only unlikely.
     pub clamp: bool,
     /// Bits of the widest index of a table; 4 to 16.
     pub table_bits: u32,
     /// Largest error of a layer's result in the target back end, in units of the last place.
     pub linear_error: u32,
-    /// Range of the number of low bits that a ReLU's sign test may leave out in the target back
-    /// end. The search chooses, starting with the fewest.
+    /// How many low bits a ReLU's sign test may leave out in the target back end. The search chooses, the
+    /// fewest first.
     pub relu_drop: RangeInclusive<u32>,
 }
 
@@ -146,7 +139,6 @@ impl RingOptions {
     }
 }
 
-/// Fails with the error of an option that is out of range.
 fn wrong_option(name: &'static str, what: &'static str) -> Result<(), RingError> {
     Err(RingError::Option { name, what })
 }
@@ -160,11 +152,10 @@ pub struct RingModel {
     pub weights: Weights,
     /// Number of low bits that ReLUs leave out of their tests.
     pub relu_drop: u32,
-    /// The results of the lowering, for the model's owner.
+    /// The results, for the model's owner.
     pub report: RingReport,
 }
 
-/// The constant inputs of a search for scales.
 struct Problem<'a> {
     model: &'a Model,
     options: &'a RingOptions,
@@ -173,8 +164,7 @@ struct Problem<'a> {
     tried: Cell<usize>,
     /// Samples that the search uses.
     searched: Range<usize>,
-    /// Samples that judge the result and that the search does not use; empty if there are few
-    /// samples.
+    /// Samples that judge the result; empty if there are few.
     held_out: Range<usize>,
     /// Spread of the outputs of all samples.
     output_range: f64,
@@ -192,8 +182,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// Lowers a model for a back end that compiles every graph that it gives a price for; see
-/// [`lower_for`].
+/// Lowers a model for a back end that compiles every graph that it gives a price for.
 ///
 /// # Errors
 /// As [`lower_for`].
@@ -202,13 +191,13 @@ pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<Ring
     lower_for(model, options, target, &Watch::default())
 }
 
-/// Lowers a model and reports progress to `watch`. The back end's price decides between equally
-/// good scales; only scales that the back end compiles are chosen.
+/// Lowers a model and reports progress to `watch`. The back end's price decides between equally good scales;
+/// only scales that it compiles are chosen.
 ///
 /// # Errors
-/// If an option is out of range, the model is inconsistent, its values fit no supported ring, or
-/// the back end compiles none of the candidates (with its reason). Errors of the back end, and an
-/// interruption by `watch`, are passed on.
+/// If an option is out of range, the model is inconsistent, its values fit no supported ring, or the back end
+/// compiles none of the candidates (with its reason). Other errors of the back end, and an interruption by
+/// `watch`.
 pub fn lower_for(
     model: &Model,
     options: &RingOptions,
@@ -236,8 +225,8 @@ pub fn lower_for(
     Ok(RingModel { graph: emitted.graph, weights: emitted.weights, relu_drop, report })
 }
 
-/// How far back ends of this level compute an operation: they do not multiply shares, and look
-/// functions up in tables.
+/// How far back ends of this level compute an operation: they do not multiply shares, and look functions up
+/// in tables.
 #[must_use]
 pub fn support(op: &FloatOp, has_tables: bool) -> Support {
     match op {
@@ -247,8 +236,8 @@ pub fn support(op: &FloatOp, has_tables: bool) -> Support {
     }
 }
 
-/// Refuses unsupported forms. Per-channel constants would be weights: the importer makes depthwise
-/// layers of them. Back ends of this level do not multiply shares.
+/// Per-channel constants would be weights: the importer makes depthwise layers of them. Back ends of this
+/// level do not multiply shares.
 fn check_forms(model: &Model) -> Result<(), BackendError> {
     for (id, node) in model.graph.nodes.iter().enumerate() {
         match &node.op {
@@ -275,7 +264,6 @@ fn check_forms(model: &Model) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Returns whether all numbers are the same.
 fn is_uniform(numbers: &[f32]) -> bool {
     numbers.iter().all(|x| *x == numbers[0])
 }

@@ -1,8 +1,8 @@
-//! Bounds on every tensor for all inputs that the range check accepts, by interval arithmetic
-//! through the weights, channel by channel.
+//! Bounds on every tensor for all inputs that the range check accepts, by interval arithmetic through the
+//! weights, channel by channel.
 //!
-//! No input can overflow a ring that holds such a bound. Bounds grow by the sum of magnitudes of a
-//! layer's weights and are too loose for deep networks; rings of deep networks rest on calibration.
+//! No input can overflow a ring that holds such a bound. Bounds grow by the sum of magnitudes of a layer's
+//! weights and are too loose for deep networks, whose rings rest on calibration.
 
 use std::convert::Infallible;
 use std::iter::repeat_n;
@@ -12,15 +12,14 @@ use tacit_graph::{Interpreter, NodeId, walk};
 
 use crate::{Node, Op, RingGraph, Weights, slack};
 
-/// Smallest and largest value of a channel (the index on the first axis), in units of the last
-/// place.
+/// Smallest and largest value of a channel (the index on the first axis), in units of the last place.
 pub(super) type Span = [f64; 2];
 
-/// A callback that may narrow the spans of a node's channels before its readers use them.
+/// May narrow the spans of a node's channels before its readers use them.
 pub(super) type Visit<'a> = dyn FnMut(NodeId, &mut Vec<Span>) + 'a;
 
-/// Returns the largest magnitude of each node's tensor, for inputs in `range` (real units).
-/// `linear_error` is the largest error of a layer in units.
+/// The largest magnitude of each node's tensor, for inputs in `range` (real units). `linear_error` is the
+/// largest error of a layer in units.
 pub(super) fn worst_case(graph: &RingGraph, weights: &Weights, range: [f32; 2], linear_error: u32) -> Vec<f64> {
     let mut largest = Vec::with_capacity(graph.nodes().len());
     walk_bounds(graph, weights, range, linear_error, &mut |_, spans| {
@@ -30,7 +29,7 @@ pub(super) fn worst_case(graph: &RingGraph, weights: &Weights, range: [f32; 2], 
     largest
 }
 
-/// Passes the spans of each node's channels to `visit`, node by node.
+/// Passes the spans of each node's channels to `visit`.
 pub(super) fn walk_bounds(graph: &RingGraph, weights: &Weights, range: [f32; 2], linear_error: u32, visit: &mut Visit) {
     let errors = slack::layer_errors(graph, linear_error);
     let Ok(_) = walk(graph, &mut Bounds { graph, weights, range, errors, visit });
@@ -54,8 +53,8 @@ impl Bounds<'_, '_> {
         [(low - slack) * units - 1.0, (high + slack) * units + 1.0]
     }
 
-    /// Bounds a linear layer with `row_len` weights per output. `taps` of these weights read each
-    /// channel of `inputs` (the channels that output `o` reads).
+    /// Bounds a linear layer with `row_len` weights per output, of which `taps` read each channel of `inputs`
+    /// (the channels that output `o` reads).
     fn layer(&self, id: NodeId, row_len: usize, taps: usize, inputs: impl Fn(usize) -> Vec<Span>) -> Vec<Span> {
         let layer = self.weights.get(id).expect("a lowered model has the weights of its layers");
         // One unit more than declared, since shares are rounded as well.
@@ -89,8 +88,7 @@ fn times([low, high]: Span, factor: f64) -> Span {
     [smaller(a, b), larger(a, b)]
 }
 
-/// Returns the channel spans of a tensor of shape `new_shape` that has the elements of one of shape
-/// `old_shape`, in order.
+/// Channel spans of a tensor of shape `new_shape` with the elements of one of shape `old_shape`, in order.
 fn reshaped(spans: &[Span], old_shape: &[usize], new_shape: &[usize]) -> Vec<Span> {
     let [old, new] = [old_shape, new_shape].map(|shape| shape[1..].iter().product::<usize>().max(1));
     (0..new_shape[0]).map(|c| join((c * new / old..=((c + 1) * new - 1) / old).map(|i| spans[i]))).collect()

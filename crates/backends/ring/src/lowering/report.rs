@@ -15,7 +15,7 @@ use crate::op::max_comparisons;
 use crate::{Op, RingError, RingGraph, reference};
 use tacit_backend_api::classes::{interval, useful_bound};
 
-/// Number of samples for which every tensor is compared with the float network.
+/// Samples on which every tensor is compared with the float network.
 const COMPARED_SAMPLES: usize = 4;
 
 /// The report of one lowering.
@@ -29,21 +29,19 @@ pub struct RingReport {
     pub scheme: String,
     /// Numbers of samples that the search used, and that judge its result.
     pub samples: Samples,
-    /// Share of the held-out samples with the float network's class (for a single output: its
-    /// sign), with simulated truncation errors. `None` if there are too few samples to hold some
-    /// out; then nothing is promised.
+    /// Share of the held-out samples with the float network's class (for a single output: its sign), with
+    /// simulated truncation errors. `None` if there are too few samples to hold some out.
     pub agreement: Option<f64>,
     /// Expectation for other inputs like the held-out samples; `None` if `agreement` is `None`.
     pub expected: Option<Expected>,
-    /// The schemes tried, from cheap to expensive, without those that cost more and are worse.
+    /// The tried schemes that no other one beats, from cheap to expensive.
     pub choices: Vec<Choice>,
-    /// Mean over samples of the root mean square error of the outputs, as a share of their range.
-    /// The samples are the held-out ones, or else those of the search.
+    /// Mean of the outputs' root mean square error over the held-out samples, or else those of the search, as
+    /// a share of their range.
     pub output_error: f64,
     /// Errors of the outputs in their own unit; `None` if only a class is revealed.
     pub errors: Option<OutputErrors>,
-    /// The value of one step of the input, in the network's units. Values below half a step count
-    /// as zero.
+    /// One step of the input, in the network's units. Values below half a step count as zero.
     pub input_step: f64,
     /// Tensors whose values can leave their rings.
     pub overflow: Overflow,
@@ -55,7 +53,7 @@ pub struct RingReport {
     pub parameters: u64,
     /// One line for each node that computes.
     pub layers: Vec<LayerReport>,
-    /// Rewrites that the importer made, with their counts.
+    /// Rewrites by the importer, with their counts.
     pub notes: Vec<String>,
     /// Warnings for the owner.
     pub warnings: Vec<String>,
@@ -70,24 +68,24 @@ pub struct Samples {
     pub held_out: usize,
 }
 
-/// Expected share of inputs with the float network's class, by the margins between the outputs of
-/// the held-out samples.
+/// Expected share of inputs with the float network's class, by the margins between outputs of the held-out
+/// samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     /// The share.
     pub share: f64,
-    /// Ends of the share's 95 % interval, as for a share counted in the same number of samples.
+    /// Ends of the 95 % interval, as for a share counted in the same number of samples.
     pub interval: [f64; 2],
 }
 
 /// Errors of the outputs, in their own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OutputErrors {
-    /// Distance from the float network: root mean square, mean over the held-out samples, or else
-    /// over those of the search.
+    /// Root mean square distance from the float network: mean over the held-out samples, or else those of the
+    /// search.
     pub expected: f64,
-    /// Largest distance from the fixed-point model in the clear. `None` if the proven bound is not
-    /// below the outputs' own range.
+    /// Largest distance from the fixed-point model in the clear; `None` if the proven bound is not below the
+    /// outputs' own range.
     pub bound: Option<f64>,
     /// Spread of the outputs of the samples.
     pub range: f64,
@@ -102,7 +100,7 @@ impl RingReport {
     }
 }
 
-/// The tensors for which no accepted input can overflow their ring.
+/// How sure it is that no accepted input overflows a tensor's ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overflow {
     /// Number of tensors that the weights bound.
@@ -164,7 +162,6 @@ pub struct LayerReport {
     pub compared_width: Option<u32>,
 }
 
-/// Comparisons of node `id`.
 fn comparisons_of(graph: &RingGraph, id: usize) -> u64 {
     let node = &graph.nodes()[id];
     match &node.op {
@@ -249,7 +246,6 @@ pub(super) fn build(problem: &Problem, choice: Found, emitted: &Emitted) -> Resu
     })
 }
 
-/// Collects warnings for the owner.
 fn warnings(
     problem: &Problem,
     emitted: &Emitted,
@@ -305,8 +301,7 @@ fn describe(scheme: &Scheme, relu_drop: u32) -> String {
     scales + &tests
 }
 
-/// Returns the largest and mean difference to the float network for each fixed-point node, over a
-/// few samples.
+/// Largest and mean difference to the float network for each fixed-point node, over a few samples.
 fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingError> {
     let (graph, model) = (&emitted.graph, problem.model);
     let count = graph.nodes().len();
@@ -314,8 +309,7 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
     let samples = &model.calibration.samples[..model.calibration.samples.len().min(COMPARED_SAMPLES)];
     for (index, sample) in samples.iter().enumerate() {
         problem.watch.tell("comparing each layer with the float network", index, Some(samples.len()))?;
-        // Fixed-point results come first; each float tensor is then compared with its fixed-point
-        // tensors as soon as it is computed.
+        // Each float tensor is compared with its fixed-point tensors as soon as it is computed.
         let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); model.graph.nodes.len()];
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
@@ -342,7 +336,7 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
     Ok(errors)
 }
 
-/// Returns whether a node's result is no tensor of the float network, whose operation is `float`.
+/// Whether a node's result is no tensor of the float network, whose operation is `float`.
 fn is_half_done(op: &Op, float: &FloatOp) -> bool {
     match (op, float) {
         // The factor is applied, but not yet the addend.
@@ -353,7 +347,7 @@ fn is_half_done(op: &Op, float: &FloatOp) -> bool {
     }
 }
 
-/// Returns for each node whether its range is certain, and a summary over all nodes.
+/// A summary, and for each node whether its range is certain.
 fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let graph = &emitted.graph;
     let (range, error) = (problem.model.interface.input.range.ends(), problem.options.linear_error);
@@ -363,7 +357,6 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let mut certain = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.nodes().iter().enumerate() {
         let limit = width::limit(node.fixed.width, in_quarter[id]);
-        // A class index is in no ring.
         let is_certain = matches!(node.op, Op::ArgMax) || bounds[id] < limit;
         certain.push(is_certain);
         if is_certain {

@@ -1,5 +1,4 @@
-//! Warnings about resolution: scales that round calibrated values to nothing, and inputs too small
-//! to have an effect.
+//! Warnings about scales that round calibrated values to nothing, and inputs too small to have an effect.
 
 use tacit_graph::float::FloatOp;
 
@@ -8,19 +7,17 @@ use super::emit::Emitted;
 use crate::Op;
 use tacit_backend_api::Faint;
 
-/// Root mean squares below this number of steps count as nothing.
+/// Root mean squares of fewer steps count as nothing.
 const FEWEST_STEPS: f64 = 0.5;
-/// Root mean squares of the network's own input from this value on are unusual: clients may use
-/// other units.
+/// Root mean squares of the input from this value on are unusual: clients may use other units.
 const LARGE_INPUT: f64 = (1u64 << 16) as f64;
 
-/// Returns warnings for the owner about resolution.
 pub(super) fn warnings(problem: &Problem, emitted: &Emitted) -> Vec<String> {
     [input(problem, emitted), tensors(problem, emitted), units(problem, emitted)].into_iter().flatten().collect()
 }
 
-/// Returns the step of the input in the network's units, by dividing out the factor that the client
-/// applies to the first channel.
+/// The step of the input in the network's units, without the factor that the client applies to the first
+/// channel.
 pub(super) fn input_step(problem: &Problem, emitted: &Emitted) -> f64 {
     let affine = problem.model.interface.input.moved.as_ref();
     let factor = affine.map_or(1.0, |affine| f64::from(affine.scale[0]).abs());

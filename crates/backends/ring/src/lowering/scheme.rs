@@ -1,6 +1,5 @@
 //! Fraction bits of tensors and of weights.
 
-/// The scales of a lowering.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scheme {
     /// One scale for all tensors and one for all weights.
@@ -25,8 +24,8 @@ impl Scheme {
         }
     }
 
-    /// Returns the fraction bits of a layer's weights. `gain` is the ratio of the layer's input to
-    /// its output in size, fan-in included. Weights of magnitude `largest` must fit.
+    /// Fraction bits of a layer's weights. `gain` is the ratio of the layer's input to its output in size,
+    /// fan-in included. Weights of magnitude `largest` must fit.
     pub(super) fn layer(&self, gain: f64, largest: f64) -> u32 {
         let frac_bits = match *self {
             Self::Fixed { weight, .. } => weight,

@@ -14,21 +14,19 @@ use tacit_backend_api::classes::{class, flip_probability, is_class_of, relative_
 
 /// Finest precision to try, in bits relative to a tensor's root mean square.
 const FINEST: i32 = 12;
-/// Coarsest precision of activations and of weights, even if the samples allow less: other inputs
-/// may need it.
+/// Coarsest precision, even if the samples allow less: other inputs may need it.
 const COARSEST: i32 = 4;
-/// Coarsest precision if ranges come from random inputs, whose errors average out more than those
-/// of real inputs.
+/// The same for random inputs, whose errors average out more than those of real inputs.
 const COARSEST_GUESSED: i32 = 6;
-/// Largest number of times that demands are tightened because of the held-out samples.
+/// How often demands are tightened because of the held-out samples.
 const TIGHTENED: usize = 3;
-/// Seed offset that gives judging other simulated errors than the search.
+/// Seed offset for judging, with other simulated errors than the search.
 const JUDGED: u64 = 1 << 32;
-/// Largest number of multiplications for schemes that are only reported.
+/// Most multiplications for schemes that are only reported.
 const LOOK_WORK: u64 = 2_000_000_000;
-/// Saving, as a share of the cost, that a test of fewer bits must bring to be worth its error.
+/// Share of the cost that a test of fewer bits must save to be worth its error.
 const WORTH: f64 = 0.01;
-/// Largest number of bits by which the precision of weights may exceed that of activations.
+/// Most bits by which the precision of weights may exceed that of activations.
 const WEIGHTS_ABOVE: i32 = 4;
 
 /// Quality of a scheme on some of the calibration samples.
@@ -38,7 +36,7 @@ pub(super) struct Quality {
     pub agreement: f64,
     /// Expected share of inputs like these that get another class, by the margins between outputs.
     pub flips: f64,
-    /// Mean over samples of the root mean square error of the outputs, as a share of their range.
+    /// Mean over samples of the outputs' root mean square error, as a share of their range.
     pub error: f64,
     /// The same error in the unit of the float network's outputs.
     pub distance: f64,
@@ -51,18 +49,18 @@ pub struct Choice {
     pub activations: i32,
     /// Bits below the root mean square, for weights.
     pub weights: i32,
-    /// Number of low bits that ReLUs leave out of their tests.
+    /// Low bits that ReLUs leave out of their tests.
     pub relu_drop: u32,
     /// Online cost of one inference, by the back end's own measure (bytes both ways).
     pub cost: f64,
-    /// Expected share of inputs with the float network's class, on the samples of the search;
-    /// `None` if those are made up.
+    /// Expected share of inputs with the float network's class, on the samples of the search; `None` if those
+    /// are made up.
     pub expected_agreement: Option<f64>,
-    /// Mean root mean square error of the outputs on these samples, as a share of their range.
+    /// Mean of the outputs' root mean square error on these samples, as a share of their range.
     pub output_error: f64,
 }
 
-/// A candidate: scales, and the number of bits that ReLU tests leave out.
+/// A candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Trial {
     activations: i32,
@@ -70,8 +68,7 @@ struct Trial {
     relu_drop: u32,
 }
 
-/// Runs the samples at `which` with simulated truncation errors and with ReLUs that leave out
-/// `relu_drop` bits.
+/// Runs samples with simulated truncation errors and ReLUs that leave out `relu_drop` bits.
 fn quality(
     problem: &Problem,
     emitted: &Emitted,
@@ -101,29 +98,27 @@ fn quality(
     Ok(Quality { agreement: same_count as f64 / count, flips: flips / count, error: error / count, distance })
 }
 
-/// The result of the search.
 pub(super) struct Found {
     pub scheme: Scheme,
     pub relu_drop: u32,
-    /// The quality that [`judge`] found.
     pub quality: Quality,
-    /// Other tried schemes that are worth reporting.
+    /// Other tried schemes to report.
     pub choices: Vec<Choice>,
 }
 
-/// Requirements for a scheme on the samples of the search.
+/// Requirements on the samples of the search.
 #[derive(Debug, Clone, Copy)]
 struct Demands {
     error: f64,
     flips: f64,
 }
 
-/// Finds the cheapest scheme that also meets its promises on the held-out samples, and other
-/// schemes to report.
+/// Finds the cheapest scheme that also meets its promises on the held-out samples, and other schemes to
+/// report.
 ///
 /// # Errors
-/// If no scheme fits the supported rings, the back end can compute none of those that fit, or the
-/// back end fails for another reason.
+/// If no scheme fits the supported rings, the back end can compute none of those that fit, or it fails for
+/// another reason.
 pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, BackendError> {
     let mut search = Search::new(problem, target);
     let options = problem.options;
@@ -143,8 +138,7 @@ pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, Back
     Ok(Found { scheme: search.scheme(best), relu_drop: best.relu_drop, quality, choices: search.choices() })
 }
 
-/// Returns the quality of a scheme on the held-out samples (or, without any, on those of the
-/// search), with other simulated errors.
+/// Quality of a scheme on the held-out samples (or else on those of the search), with other simulated errors.
 pub(super) fn judge(problem: &Problem, scheme: &Scheme, relu_drop: u32) -> Result<Quality, RingError> {
     let judges = if problem.held_out.is_empty() { &problem.searched } else { &problem.held_out };
     let (emitted, seed) = (emit(problem, scheme, false)?, problem.options.seed.wrapping_add(JUDGED));
@@ -155,7 +149,6 @@ struct Search<'a> {
     problem: &'a Problem<'a>,
     target: &'a Target<'a>,
     coarsest: i32,
-    /// Schemes that were run on the samples, with their costs.
     tried: BTreeMap<Trial, (f64, Quality)>,
     /// The back end's reason for its last refusal.
     refused: Option<BackendError>,
@@ -181,8 +174,8 @@ impl<'a> Search<'a> {
         judge(self.problem, &self.scheme(trial), trial.relu_drop)
     }
 
-    /// Returns the model under a scheme, with its outputs revealed, and its cost; `None` if no ring
-    /// fits or the back end refuses.
+    /// The model under a scheme, with its outputs revealed, and its cost; `None` if no ring fits or the back
+    /// end refuses.
     fn computable(&mut self, trial: Trial) -> Result<Option<(Emitted, f64)>, BackendError> {
         let emitted = match emit(self.problem, &self.scheme(trial), false) {
             Err(RingError::NoRing { .. }) => return Ok(None),
@@ -192,8 +185,7 @@ impl<'a> Search<'a> {
         Ok(self.unless_refused(price)?.map(|cost| (emitted, cost)))
     }
 
-    /// Whether the back end compiles the model under a scheme, in the form that is finally
-    /// revealed.
+    /// Whether the back end compiles the model as it is finally revealed.
     fn compiles(&mut self, trial: Trial) -> Result<bool, BackendError> {
         let emitted = match emit(self.problem, &self.scheme(trial), self.problem.top1()) {
             Err(RingError::NoRing { .. }) => return Ok(false),
@@ -203,7 +195,7 @@ impl<'a> Search<'a> {
         Ok(self.unless_refused(checked)?.is_some())
     }
 
-    /// Turns a refusal of the rings into `None`, since other scales may work.
+    /// Turns a refusal of the rings into `None`: other scales may work.
     fn unless_refused<T>(&mut self, result: Result<T, BackendError>) -> Result<Option<T>, BackendError> {
         match result {
             Err(refused @ BackendError::Unsupported { .. }) => {
@@ -214,7 +206,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the quality of a scheme; `None` if it cannot be computed.
+    /// Returns `None` if the scheme cannot be computed.
     fn quality(&mut self, trial: Trial) -> Result<Option<Quality>, BackendError> {
         if let Some((_, quality_before)) = self.tried.get(&trial) {
             return Ok(Some(*quality_before));
@@ -239,8 +231,7 @@ impl<'a> Search<'a> {
         let mut least_found: Option<(f64, Trial)> = None;
         let mut first_ok = None;
         for p in self.coarsest..=FINEST {
-            // The search stops one step beyond the coarsest sufficient activations: coarser weights
-            // may suffice there.
+            // Coarser weights may suffice one step beyond the coarsest sufficient activations.
             if first_ok.is_some_and(|f| p > f + 1) {
                 break;
             }
@@ -263,8 +254,8 @@ impl<'a> Search<'a> {
         Ok(least_found)
     }
 
-    /// Finds cheaper trials with more bits left out, at the found scales or with slightly finer
-    /// weights. Random inputs give too little information about small values.
+    /// Finds cheaper trials with more bits left out, at the found scales or with slightly finer weights.
+    /// Random inputs tell too little about small values.
     fn fewest_tested(
         &mut self,
         mut least_cost: f64,
@@ -290,7 +281,6 @@ impl<'a> Search<'a> {
         Ok(best_scales)
     }
 
-    /// Returns the best agreement that fine scales reach.
     fn reachable(&mut self) -> Result<f64, BackendError> {
         for p in (self.coarsest..=FINEST).rev().step_by(2) {
             if let Some(q) = self.quality(self.trial(p, p))? {
@@ -310,8 +300,8 @@ impl<'a> Search<'a> {
         }))
     }
 
-    /// Tries slightly coarser and finer scales than the chosen ones, if samples are cheap to run.
-    /// The owner then sees the knee of the trade-off.
+    /// Tries slightly coarser and finer scales than the chosen ones, if samples are cheap to run: the owner
+    /// then sees the knee of the trade-off.
     fn look_around(&mut self, chosen: Trial) -> Result<(), BackendError> {
         let sample_work = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
         let affordable = (LOOK_WORK / sample_work.max(1)) as usize;
@@ -324,7 +314,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Returns the tried schemes that no other beats in both cost and error.
+    /// The tried schemes that no other beats in both cost and error.
     fn choices(&self) -> Vec<Choice> {
         let choices = self.tried.iter().map(|(&Trial { activations, weights, relu_drop }, &(cost, q))| Choice {
             activations,
@@ -347,7 +337,7 @@ impl<'a> Search<'a> {
         choices
     }
 
-    /// Returns the most exact scheme that compiles, for when no scheme met the bound.
+    /// The most exact scheme that compiles, if none met the bound.
     fn finest(&mut self) -> Result<Trial, BackendError> {
         let mut best: Option<(f64, Trial)> = None;
         for p in (self.coarsest..=FINEST).rev() {

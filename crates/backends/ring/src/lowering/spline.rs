@@ -1,18 +1,15 @@
 //! Functions as pieces of lines, for numbers with more bits than the index of a table.
 //!
-//! With s low bits a piece is `2^s` numbers long. Each number is computed by its own line or by
-//! that of the piece above, so a line is fitted to its piece and the one below. If the function
-//! curves by c, pieces of length d have the error `c d^2 / 4`; constants over them would have
-//! `d / 2` times the steepest slope.
+//! With s low bits a piece is `2^s` numbers long. Each number is computed by its own line or by that of the
+//! piece above, so a line is fitted to its piece and the one below. If the function curves by c, pieces of
+//! length d have the error `c d^2 / 4`; constants over them would have `d / 2` times the steepest slope.
 //!
-//! The fraction bits are chosen as follows. Rounding a number costs a quarter of a unit of the
-//! result (if its own scale allows). An entry has two more bits than the result. Rounding a slope
-//! costs a quarter of a unit at the end of a piece. The result then has `s + 1` more fraction bits
-//! than requested, and is truncated like the result of a linear layer.
+//! Rounding a number costs a quarter of a unit of the result (if its own scale allows). An entry has two more
+//! bits than the result. Rounding a slope costs a quarter of a unit at the end of a piece. The result then
+//! has `s + 1` more fraction bits than requested, and is truncated like that of a linear layer.
 //!
-//! The difference between ReLU and another function has a kink at zero, which no line follows.
-//! There the table takes the magnitude, or the part below zero; neither is ever below the first
-//! piece.
+//! The difference between ReLU and another function has a kink at zero, which no line follows. There the
+//! table takes the magnitude, or the part below zero; neither is ever below the first piece.
 
 use tacit_graph::{Function, Symmetry};
 
@@ -20,13 +17,13 @@ use super::integers::quantise;
 use super::tabulated::{Argument, Scales, Tabulated, cut, exceed};
 use crate::{Lines, Table};
 
-/// Number of places in a piece where its line is compared with the function.
+/// Places in a piece where its line is compared with the function.
 const PLACES: i64 = 32;
-/// Widest number in bits, and largest number of fraction bits of a result.
+/// Widest number in bits, and most fraction bits of a result.
 const MAX_BITS: [i32; 2] = [30, 40];
 
-/// Returns the fewest pieces of lines that are as exact as the results' scale, or as many pieces as
-/// an index allows. `None` if numbers have no more bits than an index.
+/// The fewest pieces that are as exact as the results' scale, or as many as an index allows. `None` if
+/// numbers have no more bits than an index.
 pub(super) fn fit_lines(function: Function, scales: &Scales, half_span: i32, coarsest: i32) -> Option<Tabulated> {
     let function = Curve::new(function);
     let span = half_span + i32::from(!function.starts_at_zero());
@@ -72,7 +69,6 @@ impl Curve {
         self.function.is_positive() || self.argument != Argument::Itself
     }
 
-    /// The function's value, cut to the range of the results.
     fn value(&self, scales: &Scales) -> impl Fn(f64) -> f64 + use<> {
         let (value, sign) = (cut(self.function, scales), if self.argument == Argument::Itself { 1.0 } else { -1.0 });
         // An even function may also be evaluated below zero.
@@ -80,7 +76,7 @@ impl Curve {
     }
 }
 
-/// Returns approximately the steepest slope over a span of `2^span`.
+/// Approximately the steepest slope over a span of `2^span`.
 fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     let (value, step) = (function.value(scales), f64::from(span - 12).exp2());
     let start = if function.starts_at_zero() { 0 } else { -2048 };
@@ -95,8 +91,7 @@ struct Samples {
     origin: i64,
     /// The first place inside the function's domain.
     first_place: i64,
-    /// Values at each place, and half a number to either side: a number stands for those that round
-    /// to it.
+    /// Values at each place, and half a number to either side: a number stands for those that round to it.
     values: Vec<Sample>,
     /// Distance from one place to the next.
     length: f64,
@@ -110,8 +105,7 @@ struct Sample {
 }
 
 impl Samples {
-    /// Samples of `count` pieces of `2^low` numbers of `frac` fraction bits, half of them below
-    /// `centre`.
+    /// `count` pieces of `2^low` numbers of `frac` fraction bits, half of them below `centre`.
     fn new(function: &Curve, scales: &Scales, count: i64, low: u32, centre: i64, frac: u32) -> Self {
         let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
         let domain_start = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
@@ -133,8 +127,8 @@ impl Samples {
     }
 }
 
-/// Makes pieces of `2^low` numbers, chosen by an index of the given bits, and returns their error
-/// in units of the result's scale.
+/// Makes pieces of `2^low` numbers, chosen by an index of `index` bits, and returns their error in units of
+/// the result's scale.
 fn build_lines(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u32) -> (f64, Tabulated) {
     let half = 1i64 << (index + low - 1);
     let centre = if function.starts_at_zero() { half } else { 0 };

@@ -1,11 +1,10 @@
 //! Tables of functions: the numbers that an index stands for, and the resolution of the index.
 //!
-//! An index of k bits at f fraction bits stands for the numbers that round to it. The indices span
-//! `2^(k-f)` around zero, or from zero for functions of positive numbers. The span is that of
-//! calibration with its guard, but at most the part where the function still changes; inputs
-//! outside are clipped. The index is as fine as the result's scale requires: the error is one unit
-//! of the result, if the widest table and the input's own scale allow. Where one table is too wide,
-//! pieces of lines ([`super::spline`]) take its place.
+//! An index of k bits at f fraction bits stands for the numbers that round to it. The indices span `2^(k-f)`
+//! around zero, or from zero for functions of positive numbers: calibration with its guard, but at most the
+//! part where the function still changes. Inputs outside are clipped. The index is as fine as the result's
+//! scale requires: the error is one unit of the result, if the widest table and the input's own scale allow.
+//! Where one table is too wide, pieces of lines ([`super::spline`]) take its place.
 
 use tacit_graph::Function;
 
@@ -14,7 +13,7 @@ use super::spline;
 use super::tabulated::{Argument, Scales, Tabulated, cut, exceed};
 use crate::Table;
 
-/// Returns the coarsest table that is as exact as its results' scale, or the finest possible table.
+/// The coarsest table that is as exact as its results' scale, or the finest possible table.
 ///
 /// # Errors
 /// A sentence, if the input is too large for any table.
@@ -49,7 +48,6 @@ pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated,
     Ok(lines.filter(|lines| error_units(lines, scales) < error_units(&finest_table, scales)).unwrap_or(finest_table))
 }
 
-/// Returns the error of a table in units of the results.
 fn error_units(tabulated: &Tabulated, scales: &Scales) -> f64 {
     f64::from(tabulated.table.error) * (f64::from(scales.frac_bits) - f64::from(tabulated.table.frac_bits)).exp2()
 }
@@ -60,7 +58,7 @@ fn build_table(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tab
     let (unit, value) = ((-f64::from(frac)).exp2(), cut(function, scales));
     let result_unit = f64::from(scales.frac_bits).exp2();
     let (mut entries, mut error) = (vec![0; 1 << bits], 0f64);
-    // Every function here rises or falls between two indices, so its ends there are the farthest.
+    // Every function here rises or falls between two indices: its ends there are the farthest.
     let end = |x: f64| value(if function.is_positive() { x.max(0.0) } else { x } * unit) * result_unit;
     let mut before = end((centre - half) as f64 - 0.5);
     for index in -half..half {

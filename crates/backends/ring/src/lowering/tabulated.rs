@@ -1,14 +1,13 @@
-//! The requirements of a look-up, and its result: a table, or pieces of lines.
+//! What a look-up requires, and its result: a table, or pieces of lines.
 
 use tacit_graph::Function;
 
 use crate::Table;
 
-/// Ranges and scales that a table is made for.
 pub(super) struct Scales {
     /// Largest likely magnitude of the input, and largest magnitude on extreme inputs.
     pub input: [f64; 2],
-    /// Largest number of fraction bits of the input.
+    /// Most fraction bits of the input.
     pub finest: u32,
     /// Largest likely magnitude of a result; larger ones are cut.
     pub result: f64,
@@ -18,7 +17,6 @@ pub(super) struct Scales {
     pub most_bits: u32,
 }
 
-/// A table and the meaning of its index.
 pub(super) struct Tabulated {
     pub table: Table,
     /// Fraction bits of the index.
@@ -34,18 +32,15 @@ pub(super) struct Tabulated {
 /// The part of a number that is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Argument {
-    /// The number itself.
     Itself,
-    /// The magnitude of the number.
     Magnitude,
     /// The distance of the number below zero, or 0.
     Below,
 }
 
-/// Returns the function, cut to the range of its results.
+/// The function, cut to the range of its results.
 pub(super) fn cut(function: Function, scales: &Scales) -> impl Fn(f64) -> f64 + use<> {
-    // Tables are public: the point where they are cut must reveal only a power of two about the
-    // calibration data.
+    // Tables are public: where they are cut must reveal only a power of two about the calibration data.
     let result_limit = if scales.result > 0.0 { scales.result.log2().ceil().exp2() } else { 1.0 };
     move |x| {
         let value = function.value(x);
@@ -53,8 +48,7 @@ pub(super) fn cut(function: Function, scales: &Scales) -> impl Fn(f64) -> f64 + 
     }
 }
 
-/// Whether numbers may lie at least `top` above the number of index 0, in units of `frac` fraction
-/// bits.
+/// Whether numbers may lie at least `top` above that of index 0, in units of `frac` fraction bits.
 pub(super) fn exceed(scales: &Scales, frac: u32, top: i64) -> bool {
     let [likely, extreme] = scales.input.map(|size| size * f64::from(frac).exp2() + 2.0);
     likely.max(extreme) >= top as f64

@@ -5,8 +5,7 @@ use std::fmt;
 use super::report::{Choice, Expected, OutputErrors, Overflow, RingReport};
 
 impl RingReport {
-    /// Returns the smallest and largest ring of the linear layers, and of the tensors that are
-    /// compared.
+    /// Smallest and largest ring of the linear layers, and of the tensors that are compared.
     pub fn widths(&self) -> ([u32; 2], [u32; 2]) {
         let span =
             |widths: Vec<u32>| [widths.iter().min().copied().unwrap_or(0), widths.iter().max().copied().unwrap_or(0)];
@@ -14,7 +13,6 @@ impl RingReport {
         (span(linear), span(self.layers.iter().filter_map(|l| l.compared_width).collect()))
     }
 
-    /// Writes for how many tensors overflow is excluded, and for how many only unlikely.
     fn overflow(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Overflow { certain, likely, least_factor } = self.overflow;
         match likely {
@@ -31,7 +29,6 @@ impl RingReport {
         }
     }
 
-    /// Writes costs and errors of other scales.
     fn trade_off(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (k, c) in self.choices.iter().enumerate() {
             let head = if k == 0 { "trade-off" } else { "" };
@@ -47,7 +44,6 @@ impl RingReport {
         Ok(())
     }
 
-    /// Writes one line for each node.
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

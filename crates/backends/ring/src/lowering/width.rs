@@ -1,8 +1,8 @@
 //! Ring widths, as narrow as values and readers allow.
 //!
-//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard, and
-//! [`limit`] for less likely inputs. Linear and local operations may only narrow. A reader's ring
-//! is therefore required of its inputs too, back to a ReLU (which may widen) or the input.
+//! A node needs `|x| < 2^(width-2)` for its largest calibrated magnitude plus the guard, and [`limit`] for
+//! less likely inputs. Linear and local operations may only narrow, so a reader's ring is required of its
+//! inputs too, back to a ReLU (which may widen) or the input.
 
 use tacit_graph::NodeId;
 
@@ -10,19 +10,19 @@ use crate::fixed::{MAX_WIDENING, MAX_WIDTH, MIN_COMPARED_WIDTH};
 use crate::{Node, Op, RingError, RingGraph, Weights, reference};
 use tacit_backend_api::Strain;
 
-/// Returns the bits of the narrowest ring in which magnitudes up to `largest` (of an integer) stay
-/// below a quarter if `in_quarter`, else below a half.
+/// Bits of the narrowest ring in which magnitudes up to `largest` (of an integer) stay below a quarter if
+/// `in_quarter`, else below a half.
 pub(super) fn min_width(largest: f64, in_quarter: bool) -> u32 {
     (bits(largest) + 1 + u32::from(in_quarter)).max(MIN_COMPARED_WIDTH)
 }
 
-/// Returns the smallest magnitude for which a ring of `width` bits gives wrong results.
+/// The smallest magnitude that a ring of `width` bits computes wrongly.
 pub(super) fn limit(width: u32, in_quarter: bool) -> f64 {
     f64::from(width - 1 - u32::from(in_quarter)).exp2()
 }
 
-/// Returns for each node whether it must stay below a quarter of its ring, where others may use half.
-/// The readers of such a node subtract values to compare them, or widen them.
+/// Whether each node must stay below a quarter of its ring, where others may use half: its readers subtract
+/// values to compare them, or widen them.
 pub(super) fn nodes_in_quarter(nodes: &[Node]) -> Vec<bool> {
     let mut in_quarter = vec![false; nodes.len()];
     for node in nodes {
@@ -38,7 +38,7 @@ pub(super) fn nodes_in_quarter(nodes: &[Node]) -> Vec<bool> {
     in_quarter
 }
 
-/// Returns how near each tensor comes to its [`limit`] on an input.
+/// How near each tensor comes to its [`limit`] on an input.
 ///
 /// # Errors
 /// If the input's length is wrong.
@@ -57,9 +57,9 @@ fn bits(largest: f64) -> u32 {
     if largest < 1.0 { 1 } else { largest.log2().floor() as u32 + 1 }
 }
 
-/// Sets the widths of all nodes. `needs[i]` is the narrowest ring that holds node `i`'s values.
-/// Inserts `Widen` behind truncations where a chain without ReLU would need a ring beyond
-/// [`MAX_WIDTH`]; `origin` grows with the nodes. Returns the new index of each original node.
+/// Sets the widths of all nodes. `needs[i]` is the narrowest ring that holds node `i`'s values. Inserts
+/// `Widen` behind truncations where a chain without ReLU would need a ring beyond [`MAX_WIDTH`]; `origin`
+/// grows with the nodes. Returns the new index of each original node.
 pub(super) fn assign(
     nodes: &mut Vec<Node>,
     mut needs: Vec<u32>,
@@ -96,13 +96,13 @@ pub(super) fn assign(
     }
 }
 
-/// Computes widths from needs and demands; they may exceed the supported widths.
+/// The widths may exceed the supported ones.
 fn solve(nodes: &[Node], needs: &[u32]) -> Vec<u32> {
     let mut width = needs.to_vec();
     for (id, node) in nodes.iter().enumerate().rev() {
         for &i in &node.inputs {
             let demand = match node.op {
-                // For impossible rings, each ReLU in front doubles the demand.
+                // For impossible rings, each ReLU doubles the demand.
                 Op::Truncate { bits } => width[id].saturating_add(bits),
                 Op::Relu => width[id].saturating_mul(2).saturating_sub(MAX_WIDENING),
                 Op::Widen | Op::ArgMax | Op::LookUp(_) => 0,

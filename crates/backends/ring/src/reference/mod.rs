@@ -1,10 +1,9 @@
-//! The fixed-point reference: the integers that every back end must compute (exactly, or within its
-//! declared bound).
+//! The fixed-point reference: the integers that every back end must compute (exactly, or within its declared
+//! bound).
 //!
-//! Wires are signed integers in `[-2^(width-1), 2^(width-1))`, row major. Arithmetic wraps in the
-//! node's ring, comparisons are those of signed integers, `Truncate` is the floor.
-//! `Truncation::Shares` replaces the floor by the two-party protocol (both parties shift their
-//! shares), so that its one-ulp error can be simulated.
+//! Wires are signed integers in `[-2^(width-1), 2^(width-1))`, row major. Arithmetic wraps in the node's
+//! ring, comparisons are those of signed integers, `Truncate` is the floor. `Truncation::Shares` simulates
+//! the one-ulp error of the two-party protocol, in which both parties shift their shares.
 
 #[cfg(test)]
 mod tests;
@@ -20,14 +19,13 @@ use super::{LayerWeights, Node, Op, RingError, RingGraph, Table, Weights};
 pub enum Truncation {
     /// `floor(x / 2^bits)`.
     Floor,
-    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x + 2^(bits-1)`: the
-    /// floor, one less or one more.
+    /// `floor(c / 2^bits) + floor(s / 2^bits)` for random shares `c + s = x + 2^(bits-1)`: the floor, one
+    /// less or one more.
     ///
-    /// Shifting shares loses the carry of their low bits. The result is the floor or one less, half
-    /// a unit low on average: enough to cost several bits of precision over a deep network. If one
-    /// party adds the public constant `2^(bits-1)` before it shifts, the mean error is zero. The
-    /// graph itself also adds `2^(bits-1)` in front of a truncation (to round to nearest), so the
-    /// whole is stochastic rounding.
+    /// Shifting shares loses the carry of their low bits: half a unit on average, enough to cost several bits
+    /// of precision over a deep network. If one party adds the public constant `2^(bits-1)` before it shifts,
+    /// the mean error is zero. With the `2^(bits-1)` that the graph adds in front of a truncation, the whole
+    /// is stochastic rounding.
     Shares(SplitMix),
 }
 
@@ -40,10 +38,10 @@ pub struct Reference<'a> {
     weights: &'a Weights,
     input: &'a [i64],
     truncation: Truncation,
-    /// Number of low bits that a ReLU leaves out of its test when shares are simulated.
+    /// Low bits that a ReLU leaves out of its test when shares are simulated.
     relu_drop: u32,
-    /// Whether to reduce into the ring after each node. The range check does not reduce, to measure
-    /// how far a value would leave the ring.
+    /// Whether to reduce into the ring after each node. The range check measures how far a value would leave
+    /// it.
     wrap: bool,
     tap: Option<&'a mut NodeObserver<'a>>,
 }
@@ -57,13 +55,11 @@ pub struct OutOfRange {
     pub name: String,
     /// Largest magnitude seen.
     pub max_abs: u64,
-    /// Smallest magnitude that is not allowed: `2^(width-2)`, or `2^(width-1)` for the index of a
-    /// table.
+    /// Smallest magnitude that is not allowed: `2^(width-2)`, or `2^(width-1)` for the index of a table.
     pub limit: u64,
 }
 
-/// Runs the model on one input: integers of the `Input` node's shape and scale. Returns the
-/// integers of the output node.
+/// Runs the model on integers of the `Input` node's shape and scale. Returns the integers of the output node.
 ///
 /// # Errors
 /// If the input's length is wrong, or a layer has no weights (see `RingGraph::check_weights`).
@@ -71,7 +67,7 @@ pub fn run(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<i6
     walk(graph, &mut Reference::new(graph, weights, input)?)
 }
 
-/// Runs the model as [`run`] does and passes each node's tensor to `tap`, in topological order.
+/// As [`run`]; passes each node's tensor to `tap`, in topological order.
 ///
 /// # Errors
 /// As [`run`].
@@ -86,8 +82,8 @@ pub fn run_tapped<'a>(
     walk(graph, &mut reference)
 }
 
-/// Runs the model as [`run`] does, but simulates the two-party truncation on seeded shares. A ReLU
-/// tests the sign of shares without their `relu_drop` lowest bits.
+/// As [`run`], with two-party truncation simulated on seeded shares. A ReLU tests the sign of shares without
+/// their `relu_drop` lowest bits.
 ///
 /// # Errors
 /// As [`run`].
@@ -104,8 +100,7 @@ pub fn run_with_share_errors(
     walk(graph, &mut reference)
 }
 
-/// Returns the largest magnitude of each node's tensor, computed without wrapping. A class index,
-/// which is in no ring, counts as 0.
+/// The largest magnitude of each node's tensor, without wrapping; 0 for a class index, which is in no ring.
 ///
 /// # Errors
 /// As [`run`].
@@ -113,7 +108,7 @@ pub fn magnitudes(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result
     largest(graph, weights, input, |_, v| v.unsigned_abs())
 }
 
-/// Returns the largest `size` of each node's values, computed without wrapping.
+/// The largest `size` of each node's values, without wrapping.
 fn largest(
     graph: &RingGraph,
     weights: &Weights,
@@ -132,8 +127,8 @@ fn largest(
     Ok(magnitudes)
 }
 
-/// Computes without wrapping. Returns every node with a value outside `|x| < 2^(width-2)`, or
-/// outside its ring if the value is the index of a table.
+/// Every node with a value outside `|x| < 2^(width-2)` without wrapping, or outside its ring if the value is
+/// the index of a table.
 ///
 /// # Errors
 /// As [`run`].
@@ -145,13 +140,12 @@ pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Resul
         }
     }
     let largest_values = largest(graph, weights, input, |node, v| {
-        // A table of lines reads the piece above its index, so the top `reserved()` numbers of the
-        // ring must stay unused.
+        // A table of lines reads the piece above its index, so the top `reserved()` numbers must stay unused.
         let free = if v < 0 { 0 } else { reserved[node].unwrap_or(0) };
         v.saturating_add(free).unsigned_abs()
     })?;
     let out_of_range = graph.nodes().iter().zip(largest_values).enumerate().filter_map(|(node, (n, max_abs))| {
-        // The index of a table may use its whole ring; other values keep one spare bit.
+        // The index of a table may use its whole ring.
         let limit = 1u64 << (n.fixed.width - if reserved[node].is_some() { 1 } else { 2 });
         (max_abs >= limit).then(|| OutOfRange { node, name: n.name.clone(), max_abs, limit })
     });
@@ -188,8 +182,7 @@ pub fn quantize_inputs(graph: &RingGraph, batch: usize, inputs: &[f32]) -> Resul
     Ok(integers)
 }
 
-/// Converts the integers of the output node to real outputs, with scale and public multiplier. A
-/// class index is unchanged.
+/// Converts integers of the output node to real outputs. A class index is unchanged.
 pub fn dequantize_output(graph: &RingGraph, output: &[i64]) -> Vec<f64> {
     let fixed = graph.output().fixed;
     let is_class = matches!(graph.output().op, Op::ArgMax);
@@ -237,7 +230,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// Computes ReLU of values in a ring of `width` bits.
+    /// ReLU of values in a ring of `width` bits.
     fn relu(&mut self, input: &[i64], width: u32) -> Vec<i64> {
         match &mut self.truncation {
             Truncation::Shares(rng) if self.relu_drop > 0 => {
@@ -288,7 +281,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Returns the sum of random shares of x, each without its `bits` lowest bits.
+/// The sum of random shares of x, each without its `bits` lowest bits.
 fn truncate_shares(rng: &mut SplitMix, x: i64, width: u32, bits: u32) -> u64 {
     let client = rng.next_u64() & ring_mask(width);
     let server = to_ring(x.wrapping_sub(client as i64), width);
@@ -303,7 +296,7 @@ impl Interpreter for Reference<'_> {
     fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<i64>]) -> Result<Vec<i64>, RingError> {
         let inputs: Vec<&[i64]> = inputs.iter().map(|w| w.as_slice()).collect();
         let mut values = self.compute(id, node, &inputs)?;
-        // A class index is public and in no ring.
+        // A class index is in no ring.
         if self.wrap && !matches!(node.op, Op::ArgMax) {
             let width = node.fixed.width;
             values.iter_mut().for_each(|v| *v = to_signed(*v as u64, width));

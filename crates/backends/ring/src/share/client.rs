@@ -1,5 +1,5 @@
-//! The walk over the client's shares, which are the same in all phases: offline prepares material
-//! for them, online uses it. A dealer does the same walk over the shares that it knows.
+//! The walk over the client's shares, which are the same in all phases: offline prepares material for them,
+//! online uses it. A dealer does the same walk over the shares that it knows.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,26 +33,25 @@ pub(super) const NO_TABLES: BackendError = BackendError::Misuse("this back end p
 
 /// The actions of a phase at the steps that a party cannot compute alone.
 pub trait ClientPhase<K: StepTypes> {
-    /// Called before the client takes the random `share` as its share of a node's tensor. The phase
-    /// may replace the share, by the same value in all phases.
+    /// Called before the client takes the random `share` as that of a node's tensor. The phase may replace
+    /// it, by the same value in all phases.
     fn choose(&mut self, _id: NodeId, _share: &mut [u64]) -> Result<(), BackendError> {
         Ok(())
     }
     /// Masks the input with `share`.
     fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError>;
-    /// Returns the client's share of a linear layer's result; `x` is its share of the tensor that
-    /// the layer reads.
+    /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer reads.
     fn linear(&mut self, layer: &K::Linear, id: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError>;
     /// Handles a batch of gates.
     fn gate(&mut self, at: At, gate: &K::Gate, shares: &ClientShares<'_>) -> Result<(), BackendError>;
     /// Changes the client's share from `c` to `to`, which is in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, c: &[u64], to: &[u64]) -> Result<(), BackendError>;
-    /// Handles look-ups: `c` is the client's share of the index, `to` the share of the results that
-    /// it must end with.
+    /// Handles look-ups: `c` is the client's share of the index, `to` the share of the results that it must
+    /// end with.
     fn look_up(&mut self, _id: NodeId, _table: &LookUp, _c: &[u64], _to: &[u64]) -> Result<(), BackendError> {
         Err(NO_TABLES)
     }
-    /// Processes the share of a node's tensor, and returns the share that later nodes read.
+    /// Processes the share of a node's tensor, and returns the one that later nodes read.
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
 }
 
@@ -62,10 +61,9 @@ pub struct ClientWalk<'a, K: StepTypes, P> {
     pub graph: &'a RingGraph,
     /// Steps of the graph, one for each node.
     pub steps: &'a [Step<K>],
-    /// Number of inputs at once. Tensors, and the arguments of the phase, hold the inputs
-    /// concatenated.
+    /// Inputs at once. Tensors, and the arguments of the phase, hold them concatenated.
     pub batch: usize,
-    /// The generator of all shares that the client chooses itself.
+    /// Generator of all shares that the client chooses itself.
     pub seed: Prg,
     /// The actions of the phase.
     pub phase: P,
@@ -86,8 +84,8 @@ pub fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<(),
     Err(BackendError::Graph(GraphError::Input { what }))
 }
 
-/// Ends the client's online phase: receives the server's share of the result in the message `tag`
-/// and adds the client's own.
+/// Ends the client's online phase: adds its share to the server's share of the result, from the message
+/// `tag`.
 ///
 /// # Errors
 /// Channel errors.
@@ -102,8 +100,7 @@ pub fn revealed(
     Ok(client_share.iter().zip(server_share).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
 }
 
-/// Returns the share that the client chooses for result `part` of round `level` of a node: `n`
-/// elements of `width` bits.
+/// The share that the client chooses for result `part` of a round: `n` elements of `width` bits.
 pub fn chosen(seed: &Prg, at: At, part: u8, n: usize, width: u32) -> Vec<u64> {
     let mut values = vec![0; n];
     stream(seed, at, part).fill_u64(&mut values);
@@ -111,7 +108,7 @@ pub fn chosen(seed: &Prg, at: At, part: u8, n: usize, width: u32) -> Vec<u64> {
     values
 }
 
-/// Returns the random stream of `part` of round `level` of a node.
+/// The random stream of `part` of a round.
 pub fn stream(seed: &Prg, at: At, part: u8) -> Prg {
     seed.fork((at.node as u64) << 24 | (at.level as u64) << 8 | u64::from(part))
 }
@@ -186,8 +183,8 @@ impl<K: StepTypes, P: ClientPhase<K>> ClientWalk<'_, K, P> {
         input: &[u64],
     ) -> Result<Vec<u64>, BackendError> {
         let width = self.graph.nodes()[node.inputs[0]].fixed.width;
-        // The positions are public at first, so the client's share of them is zero. The input is
-        // not copied, since it may be large.
+        // The positions are public at first: the client's share of them is zero. The input may be large, and
+        // is not copied.
         let mut lists = vec![(Cow::Borrowed(input), width)];
         if indexed {
             lists.push((Cow::Owned(vec![0; input.len()]), node.fixed.width));

@@ -6,11 +6,11 @@ use crate::LayerWeights;
 use crate::fixed::ring_mask;
 use tacit_backend_api::BackendError;
 
-/// The error of weights of another model. Readers check weights and material against the plan.
+/// Readers check weights and material against the plan.
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
-/// Computes `W u + bias + addend` in the ring: the online half of a linear layer for one or more
-/// inputs, which needs only the server's share `u`.
+/// Computes `W u + bias + addend` in the ring: the online half of a linear layer for one or more inputs,
+/// which needs only the server's share `u`.
 pub fn linear_online(
     conv: &ConvSpec,
     layer: &LayerWeights,

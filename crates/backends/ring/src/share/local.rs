@@ -1,5 +1,5 @@
-//! Operations that each party computes on its own share, without the other: linear over
-//! the ring (`Truncate` is one unit in the last place away from linear).
+//! Operations that each party computes on its own share: linear over the ring (`Truncate` is one unit in the
+//! last place away from linear).
 
 use rayon::prelude::*;
 use tacit_graph::geometry::{Slice, Window};
@@ -9,12 +9,11 @@ use tacit_mpc::Role;
 use crate::fixed::ring_mask;
 use crate::{Node, Op};
 
-/// Smallest number of elements per thread; fewer are not worth a thread's start.
+/// Fewest elements per thread.
 pub(super) const PART: usize = 1 << 15;
 
-/// Computes the share of the tensor of a local `node` from the shares of its inputs, for a batch of
-/// concatenated inputs to the model. Inputs may be in wider rings than the result. The server adds
-/// public constants.
+/// The share of the tensor of a local `node` for a batch of concatenated inputs. Inputs may be in wider rings
+/// than the result. The server adds public constants.
 pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]], batch: usize) -> Vec<u64> {
     concat_batch(batch, |index| {
         let inputs: Vec<&[u64]> = inputs.iter().map(|tensor| part(tensor, index, batch)).collect();
@@ -22,21 +21,20 @@ pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[u
     })
 }
 
-/// Concatenates the results of `f` for each input of a batch. The first result is not copied, since
-/// most batches have only one input.
+/// Concatenates the results of `f` for each input of a batch, without a copy of the first: most batches have
+/// only one input.
 pub(super) fn concat_batch(batch: usize, mut f: impl FnMut(usize) -> Vec<u64>) -> Vec<u64> {
     let mut results = f(0);
     (1..batch).for_each(|index| results.extend(f(index)));
     results
 }
 
-/// Returns the part of a batch's tensor that belongs to input `index`.
+/// The part of a batch's tensor that belongs to input `index`.
 fn part(tensor: &[u64], index: usize, batch: usize) -> &[u64] {
     let len = tensor.len() / batch;
     &tensor[index * len..][..len]
 }
 
-/// Concatenates the results of `f` on the part of each input of a batch.
 pub(super) fn for_each_input(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u64]) -> Vec<u64>) -> Vec<u64> {
     concat_batch(batch, |index| f(part(tensor, index, batch)))
 }
@@ -55,9 +53,9 @@ fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) ->
             let n = factors.len();
             values.iter().enumerate().map(|(i, v)| v.wrapping_mul(factors[i % n] as u64) & mask).collect()
         }
-        // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring.
-        // The server adds half a unit: dropping the low bits of both shares loses half a unit on
-        // average, which would otherwise add up over the layers.
+        // The input's ring is `bits` wider, so the shifted share fits the result's ring. The server adds half
+        // a unit: dropping the low bits of both shares loses half a unit on average, which would add up over
+        // the layers.
         Op::Truncate { bits } => {
             let half = if role == Role::Server { (1u64 << bits) >> 1 } else { 0 };
             map(&|v| (v.wrapping_add(half) & ring_mask(node.fixed.width + bits)) >> bits)

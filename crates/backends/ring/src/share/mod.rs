@@ -1,11 +1,10 @@
-//! Code shared by back ends that compute on additive shares while **the client knows its share of
-//! every tensor before it knows its input**: the steps of a graph, and the walks of both parties
-//! over them.
+//! Code shared by back ends that compute on additive shares while **the client knows its share of every
+//! tensor before it knows its input**: the steps of a graph, and both parties' walks over them.
 //!
-//! A back end defines its linear layers, batches of gates and widenings ([`StepTypes`]), makes them
-//! when the graph is compiled ([`Compile`]), and implements their phases ([`ClientPhase`],
-//! [`ServerPhase`]). `local` holds the operations that need no other party, `reduce` the comparison
-//! schedules of pools, `truncate` the truncations that must be exact.
+//! A back end defines its linear layers, batches of gates and widenings ([`StepTypes`]), makes them when the
+//! graph is compiled ([`Compile`]), and implements their phases ([`ClientPhase`], [`ServerPhase`]). `local`
+//! holds the operations that need no other party, `reduce` the comparison schedules of pools, `truncate` the
+//! truncations that must be exact.
 
 mod batch;
 mod client;

@@ -1,8 +1,7 @@
 //! Schedules of pairwise comparisons: separable max pooling and the arg-max tournament.
 //!
-//! A k x k maximum is a maximum over rows, then over columns of the row maxima, so overlapping
-//! windows share the first half. A 3 x 3 window with stride 2 needs about 6 comparisons per output
-//! instead of 8.
+//! A k x k maximum is one over rows, then over columns, so overlapping windows share the first half. A 3 x 3
+//! window with stride 2 needs about 6 comparisons per output instead of 8.
 
 use rayon::prelude::*;
 use tacit_graph::geometry::Window;
@@ -17,14 +16,13 @@ pub struct Level {
     pub left: Vec<u32>,
     /// Right operands.
     pub right: Vec<u32>,
-    /// Sources of the next list. Index `i < left.len()` is the result of comparison `i`; any other is
-    /// old value `i - left.len()`.
+    /// Sources of the next list. Index `i < left.len()` is the result of comparison `i`; others are old
+    /// values `i - left.len()`.
     pub next: Vec<u32>,
 }
 
 impl Level {
-    /// Returns the next list from the results and the old list, each for `batch` concatenated
-    /// inputs.
+    /// The next list from the results and the old list, each for `batch` concatenated inputs.
     pub(super) fn advance(&self, results: &[u64], old: &[u64], batch: usize) -> Vec<u64> {
         let (pairs, len) = (self.left.len(), old.len() / batch);
         concat_batch(batch, |input| {
@@ -37,7 +35,7 @@ impl Level {
         })
     }
 
-    /// Returns `left - right` of the pairs of each of `batch` inputs.
+    /// `left - right` of the pairs of each of `batch` inputs.
     pub(super) fn difference(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
         for_each_input(list, batch, |list| {
             let pairs = self.left.par_iter().zip(&self.right).with_min_len(PART);
@@ -45,7 +43,7 @@ impl Level {
         })
     }
 
-    /// Returns `right` of the pairs of each of `batch` inputs.
+    /// `right` of the pairs of each of `batch` inputs.
     pub(super) fn rights(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
         for_each_input(list, batch, |list| gather(list, &self.right, ring_mask(width)))
     }
@@ -77,9 +75,8 @@ fn reduce(mut groups: Vec<Vec<u32>>) -> Vec<Level> {
     levels
 }
 
-/// Returns the comparisons of a max pool from `[c, h, w]` to `[c, oh, ow]`: rows of each window
-/// first, then columns. The last level's list is the result in row-major order. Empty if the pool
-/// picks single elements without comparing (see `gather`).
+/// The comparisons of a max pool from `[c, h, w]` to `[c, oh, ow]`: rows of each window first, then columns.
+/// The last level's list is the result in row-major order.
 pub(super) fn max_pool(shape: &[usize], w: &Window, out_shape: &[usize]) -> Vec<Level> {
     let ([channels, h, width], [_, oh, ow]) = (shape, out_shape) else { unreachable!("the graph pools images only") };
     let mut rows = Vec::with_capacity(channels * oh * width);
@@ -101,7 +98,7 @@ pub(super) fn max_pool(shape: &[usize], w: &Window, out_shape: &[usize]) -> Vec<
     levels
 }
 
-/// Calls `reduce`, or returns a level that only picks if there is nothing to compare.
+/// Returns a level that only picks if there is nothing to compare.
 fn pick_or_reduce(groups: Vec<Vec<u32>>) -> Vec<Level> {
     if groups.iter().all(|g| g.len() == 1) {
         return vec![Level { left: Vec::new(), right: Vec::new(), next: groups.into_iter().flatten().collect() }];
@@ -109,7 +106,7 @@ fn pick_or_reduce(groups: Vec<Vec<u32>>) -> Vec<Level> {
     reduce(groups)
 }
 
-/// Returns the tournament over `n` values: lower positions are left operands and win ties.
+/// The tournament over `n` values: lower positions are left operands and win ties.
 pub(super) fn tournament(n: usize) -> Vec<Level> {
     reduce(vec![(0..n as u32).collect()])
 }

@@ -24,11 +24,11 @@ pub trait ServerPhase<K: StepTypes> {
     fn gate(&mut self, at: At, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError>;
     /// Returns the share in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
-    /// Handles look-ups: returns the shares of the results for the shares of the indices.
+    /// Handles look-ups: the shares of the results for the shares of the indices.
     fn look_up(&mut self, _id: NodeId, _table: &LookUp, _x: &[u64]) -> Result<Vec<u64>, BackendError> {
         Err(NO_TABLES)
     }
-    /// Processes the share of a node's tensor, and returns the share that later nodes read.
+    /// Processes the share of a node's tensor, and returns the one that later nodes read.
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
 }
 
@@ -38,8 +38,7 @@ pub struct ServerWalk<'a, K: StepTypes, P> {
     pub graph: &'a RingGraph,
     /// Steps of the graph, one for each node.
     pub steps: &'a [Step<K>],
-    /// Number of inputs at once. Tensors, and the arguments of the phase, hold the inputs
-    /// concatenated.
+    /// Inputs at once. Tensors, and the arguments of the phase, hold them concatenated.
     pub batch: usize,
     /// The actions of the phase.
     pub phase: P,

@@ -1,5 +1,5 @@
-//! Limits of models whose weights a dealer's matrices mask. The public part alone determines what a
-//! dealer and a client allocate and compute.
+//! Limits of models whose weights a dealer's matrices mask: the public part alone determines what dealer and
+//! client allocate and compute.
 
 use tacit_arith::ring::ConvSpec;
 
@@ -16,11 +16,11 @@ const MAX_MATERIAL: u128 = 8 << 30;
 pub struct Added {
     /// Bytes of a step's material at the party with more of it.
     pub material: u128,
-    /// Multiplications besides those of the layer itself.
+    /// Multiplications besides those of the layer.
     pub macs: u128,
 }
 
-/// Refuses models that exceed these limits: a few bytes of a graph could demand more.
+/// Refuses larger models: a few bytes of a graph could demand more.
 ///
 /// # Errors
 /// `Unsupported` names the node that exceeds a limit.

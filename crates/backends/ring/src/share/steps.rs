@@ -44,7 +44,7 @@ pub enum Step<K: StepTypes> {
     Widen(K::Widen),
     /// Look-ups in a public table.
     LookUp(LookUp),
-    /// Exact floor division by `2^bits`, where the usual error of one unit would reach the output.
+    /// Exact floor division by `2^bits`, where an error of one unit would reach the output.
     TruncateExact {
         /// Bits dropped.
         bits: u32,
@@ -78,8 +78,8 @@ impl<K: StepTypes> Step<K> {
         }
     }
 
-    /// Returns the same step for `batch` inputs at once, with their gates concatenated. Linear
-    /// layers, and the pairs of a reduction, remain those of one input.
+    /// The step for `batch` inputs at once, with their gates concatenated. Linear layers, and the pairs of a
+    /// reduction, remain those of one input.
     pub fn times(&self, batch: usize) -> Self
     where
         K::Linear: Clone,
@@ -104,16 +104,15 @@ impl<K: StepTypes> Step<K> {
 
 /// Makes a back end's steps. An error is a sentence that says why a step cannot be made.
 pub trait Compile<K: StepTypes> {
-    /// Whether every truncation must be exact. Otherwise only those are exact whose error of one
-    /// unit would reach the output.
+    /// Whether every truncation must be exact, rather than those whose error of one unit would reach the
+    /// output.
     fn exact(&self) -> bool {
         false
     }
     /// Makes the linear layer `id`, which reads the tensor of node `tensor`.
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> K::Linear;
-    /// Makes a ReLU of `n` values in a ring of `width` bits, into a ring of `wide` bits. If
-    /// `tests_all_bits`, the sign test must read every bit of a value. Otherwise it may leave low
-    /// bits out, and small positive results may become 0.
+    /// Makes a ReLU of `n` values in a ring of `width` bits, into one of `wide` bits. Unless it
+    /// `tests_all_bits`, the sign test may leave low bits out, and small positive results may become 0.
     fn relu(&mut self, n: usize, width: u32, wide: u32, tests_all_bits: bool) -> Result<K::Gate, String>;
     /// Makes maxima of `n` pairs; with `index`, also of positions in a ring of that many bits.
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> K::Gate;
@@ -158,8 +157,8 @@ pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Res
 const CUT: &str = "only sums and copies follow this function: cut the network in front of it, at the logit (`onnx.utils.extract_model`, \
                    with the tensor that it reads as the output), and apply it and what follows to the answer";
 
-/// Whether node `id` is a function of each element with only free operations behind it. An example
-/// is the sigmoid of a classifier of two classes, which joins both probabilities from it.
+/// Whether node `id` is a function of each element with only free operations behind it, such as the sigmoid
+/// of a classifier of two classes, which joins both probabilities from it.
 fn is_final_function(graph: &RingGraph, id: NodeId) -> bool {
     let nodes = graph.nodes();
     let mut is_behind = vec![false; nodes.len()];
@@ -174,8 +173,8 @@ fn is_final_function(graph: &RingGraph, id: NodeId) -> bool {
     is_behind[id]
 }
 
-/// Makes the step of a non-linear or local node. `tests_all_bits` is set where a ReLU that leaves
-/// low bits out of its test would show in the result, or would let an index leave its table.
+/// `tests_all_bits` is set where a ReLU that leaves low bits out of its test would show in the result, or
+/// would let an index leave its table.
 fn nonlinear<K: StepTypes>(
     graph: &RingGraph,
     node: &Node,
@@ -209,8 +208,8 @@ fn nonlinear<K: StepTypes>(
     })
 }
 
-/// Returns the convolution that a linear node computes on the tensor of node `tensor`. A fully
-/// connected layer is a 1 x 1 convolution of a 1 x 1 image.
+/// The convolution that a linear node computes on node `tensor`. A fully connected layer is a 1 x 1
+/// convolution of a 1 x 1 image.
 pub fn conv_spec(graph: &RingGraph, tensor: NodeId, id: NodeId) -> ConvSpec {
     let (input, node) = (&graph.nodes()[tensor], &graph.nodes()[id]);
     match &node.op {

@@ -1,21 +1,19 @@
-//! Exact truncation of revealed values: `floor(x / 2^bits)` of a shared `x`, without the error of
-//! one unit that local shifts may make.
+//! Exact truncation of revealed values: `floor(x / 2^bits)` of a shared `x`, without the error of one unit
+//! that local shifts may make.
 //!
-//! With `x = c + s mod 2^w` the result in the ring of `w - bits` bits is
-//! `(c >> bits) + (s >> bits) + carry`, where `carry` says whether the low parts sum to `2^bits` or
-//! more; a wrap of `c + s` vanishes in the narrower ring. Taken as shares in a ring of `bits + 1`
-//! bits, the low parts sum to a `y` whose top bit is the carry. The sign test of a gate gives the
-//! complement of that bit: the gate computes `base + [y >= 0] X` with `X = -1` (the server's share) and one
-//! more in the base. As in every gate, the client chooses its share of the result.
+//! With `x = c + s mod 2^w` the result in the ring of `w - bits` bits is `(c >> bits) + (s >> bits) + carry`,
+//! where `carry` says whether the low parts sum to `2^bits` or more; a wrap of `c + s` vanishes in the
+//! narrower ring. As shares in a ring of `bits + 1` bits, the low parts sum to a `y` whose top bit is the
+//! carry. A sign test gives its complement: the gate computes `base + [y >= 0] X` with `X = -1` (the server's
+//! share) and one more in the base. As in every gate, the client chooses its share of the result.
 
 use tacit_mpc::Role;
 
 use crate::{Op, RingGraph};
 
-/// Returns the truncations that must be exact, by node: those with a path to the output without a
-/// linear layer (or an arg max, whose index shows no carry). The carry would show in the result,
-/// also through a ReLU, a maximum or a sum. Repeated queries of one input would then narrow down
-/// the dropped bits.
+/// The truncations that must be exact, by node: those with a path to the output without a linear layer (or an
+/// arg max, whose index shows no carry). The carry would show in the result, also through a ReLU, a maximum
+/// or a sum: repeated queries of one input would narrow down the dropped bits.
 pub fn exact(graph: &RingGraph) -> Vec<bool> {
     all_truncations(graph)
         .into_iter()
@@ -24,7 +22,7 @@ pub fn exact(graph: &RingGraph) -> Vec<bool> {
         .collect()
 }
 
-/// Returns the nodes with a path to the output without a linear layer (or an arg max).
+/// Nodes with a path to the output without a linear layer (or an arg max).
 pub(super) fn revealed_nodes(graph: &RingGraph) -> Vec<bool> {
     let mut is_revealed = vec![false; graph.nodes().len()];
     is_revealed[graph.spec().output] = true;
@@ -37,9 +35,8 @@ pub(super) fn revealed_nodes(graph: &RingGraph) -> Vec<bool> {
     is_revealed
 }
 
-/// Returns the nodes whose values reach a table's index by local steps alone. ReLUs among them clip
-/// the index. A ReLU that leaves bits out of its test would let the index leave the table and wrap
-/// to its other end.
+/// Nodes whose values reach a table's index by local steps alone. ReLUs among them clip the index. One that
+/// leaves bits out of its test would let it wrap to the table's other end.
 pub(super) fn into_tables(graph: &RingGraph) -> Vec<bool> {
     let mut read = vec![false; graph.nodes().len()];
     for (id, node) in graph.nodes().iter().enumerate().rev() {
@@ -51,14 +48,14 @@ pub(super) fn into_tables(graph: &RingGraph) -> Vec<bool> {
     read
 }
 
-/// Returns all truncations that drop any bits, by node.
+/// All truncations that drop any bits, by node.
 pub(super) fn all_truncations(graph: &RingGraph) -> Vec<bool> {
     graph.nodes().iter().map(|node| matches!(node.op, Op::Truncate { bits: 1.. })).collect()
 }
 
 /// A party's inputs to the gates.
 pub(super) struct Parts {
-    /// Shares in the ring of `bits + 1` bits: the low parts.
+    /// Low parts, in the ring of `bits + 1` bits.
     pub tested: Vec<u64>,
     /// Shares of `X = -1`.
     pub value: Vec<u64>,
@@ -66,7 +63,7 @@ pub(super) struct Parts {
     pub base: Vec<u64>,
 }
 
-/// Computes a party's parts from its share of the tensor (`[n]`, each below `2^(width + bits)`).
+/// A party's parts from its share of the tensor (`[n]`, each below `2^(width + bits)`).
 pub(super) fn parts(role: Role, share: &[u64], bits: u32) -> Parts {
     let low = (1u64 << bits) - 1;
     let (value, base_addend) = match role {

@@ -8,8 +8,7 @@ use super::{Emitter, Size, Wire};
 use crate::{Op, RingError};
 
 impl Emitter<'_> {
-    /// Adds a table of the function, and clips the input in front of it if the input may leave the
-    /// table.
+    /// Adds a table of the function, behind clips if its input may leave the table.
     pub(super) fn function(
         &mut self,
         id: usize,
@@ -42,8 +41,7 @@ impl Emitter<'_> {
         Ok(wire)
     }
 
-    /// Returns the looked-up part of `x`, clipped if it may leave the table, and the addend that
-    /// makes it an index.
+    /// The looked-up part of `x`, clipped if it may leave the table, and the addend that makes it an index.
     fn argument(&mut self, id: usize, name: &str, x: Wire, tabulated: &Tabulated, units: [f64; 2]) -> (Wire, i64) {
         let mut step = |part: &str, op: Op, inputs: &[NodeId]| {
             let wire = self.add(id, &format!("{name}.{part}"), op, inputs, x.frac);
@@ -70,7 +68,6 @@ impl Emitter<'_> {
             let low = step("low", Op::AddConst { value: half - 1 - centre }, &[x.id]);
             (x, offset) = (step("above", Op::Relu, &[low.id]), 1 - half);
         }
-        // Clip to the top.
         let high = step("high", Op::AddConst { value: offset - top }, &[x.id]);
         let excess = step("over", Op::Relu, &[high.id]);
         (step("clipped", Op::Sub, &[x.id, excess.id]), offset)
