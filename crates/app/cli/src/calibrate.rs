@@ -184,7 +184,7 @@ fn observation(network: &str, costs: Costs, threads: u32, run: &Run) -> Observat
     let phases = Phase::ALL.into_iter().filter_map(|phase| {
         let figures = run.phases.get(phase.name())?;
         // Skip phases whose keys or weights were not sent because a party still had them.
-        let moved_enough = figures.client.sent_bytes + figures.server.sent_bytes >= costs.of(phase).bytes() / 2;
+        let moved_enough = figures.client.sent_bytes + figures.server.sent_bytes >= costs.phase(phase).bytes() / 2;
         moved_enough.then(|| (phase, to_observed(figures)))
     });
     Observation { network: network.to_owned(), threads, link: None, costs, phases: phases.collect() }

@@ -56,7 +56,7 @@ pub type Counts = [f64; Primitive::ALL.len()];
 /// Counts the primitives of a party in a phase; `carried` bytes cross a link.
 #[must_use]
 pub fn counts(costs: &Costs, phase: Phase, role: Role, carried: u64) -> Counts {
-    let (cost, party_cost) = (costs.of(phase), of_party(costs.of(phase), role));
+    let (cost, party_cost) = (costs.phase(phase), of_party(costs.phase(phase), role));
     // The online phase reads stored material and uses it up.
     let (material, tests) = match phase {
         Phase::Online => (of_party(&costs.offline, role).stored_bytes, costs.comparisons),
@@ -95,7 +95,7 @@ pub const SPOOLED: u64 = 64 << 20;
 /// and numbers in the model's weights.
 #[must_use]
 pub fn memory(costs: &Costs, phase: Phase, role: Role) -> [f64; 3] {
-    let cost = costs.of(phase);
+    let cost = costs.phase(phase);
     let dealt = match phase {
         Phase::Setup => 0,
         // Spooled material is written as it arrives, and read as it is used.

@@ -70,14 +70,14 @@ impl Link {
     /// Computes the time of a phase on this link, on one connection since the setup.
     #[must_use]
     pub fn phase_time(&self, costs: &Costs, phase: Phase) -> OnLink {
-        let cost = costs.of(phase);
+        let cost = costs.phase(phase);
         // The dealer's bytes cross the client's link as well, in addition to those of the parties.
         let dealt = costs.dealt_bytes(phase);
         let from_dealer = phase == Phase::Offline && costs.dealing != DealingCost::default();
         let trips = cost.exchanges + if from_dealer { DEALER_TRIPS } else { 0 };
         // Bytes of earlier phases have widened the connection's windows.
         let earlier_costs =
-            Phase::ALL.into_iter().take_while(|earlier| *earlier != phase).map(|earlier| costs.of(earlier));
+            Phase::ALL.into_iter().take_while(|earlier| *earlier != phase).map(|earlier| costs.phase(earlier));
         let (up_window, down_window) = earlier_costs.fold((FIRST_WINDOW, FIRST_WINDOW), |(up, down), cost| {
             (up + cost.up_bytes as f64, down + cost.down_bytes as f64)
         });

@@ -87,7 +87,7 @@ impl Prediction {
     pub fn of(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
         let rates = [&setting.client, &setting.server].map(|device| device.calibration.backends.get(backend));
         let [Some(client), Some(server)] = rates else { return None };
-        let [setup, offline, online] = Phase::ALL.map(|phase| match costs.of(phase) {
+        let [setup, offline, online] = Phase::ALL.map(|phase| match costs.phase(phase) {
             // A phase that the back end does not have costs nothing.
             cost if *cost == PhaseCost::default() => Some(Predicted::default()),
             _ => Some(predict(client.phases.get(&phase)?, server.phases.get(&phase)?, costs, phase, setting)),
@@ -152,7 +152,7 @@ fn predict(
     phase: Phase,
     setting: &Setting,
 ) -> Predicted {
-    let (client, server, link, cost) = (&setting.client, &setting.server, &setting.link, costs.of(phase));
+    let (client, server, link, cost) = (&setting.client, &setting.server, &setting.link, costs.phase(phase));
     let dealt = costs.dealt_bytes(phase);
     let carried = costs.carried(phase);
     let cpu_s = |rates: &Rates, role: Role, device: &Device| {

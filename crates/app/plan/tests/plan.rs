@@ -55,7 +55,7 @@ fn further(plain: &Observation) -> [Observation; 2] {
     (two.threads, far.link) = (2, Some(SeenLink { bits: RATE, rtt_s: 0.01, bucket: 0.0 }));
     two.phases.values_mut().for_each(|observed| observed.wall_s *= 1.0 - PARALLEL + PARALLEL / 2.0);
     for (phase, observed) in &mut far.phases {
-        let cost = plain.costs.of(*phase);
+        let cost = plain.costs.phase(*phase);
         let bytes_s = 8.0 * cost.bytes() as f64 / RATE;
         let combined_s = observed.wall_s.max(bytes_s) + (1.0 - HIDDEN) * observed.wall_s.min(bytes_s);
         observed.wall_s = combined_s + 0.01 * cost.exchanges as f64;

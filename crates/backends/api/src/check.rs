@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use serde::Serialize;
+use tacit_floats::Interval;
 use tacit_graph::{Model, OutputMode, Watch};
 
 pub use self::private::{RunReport, Took, run as run_privately};
 pub use crate::classes::useful_bound;
-use crate::classes::{agrees, interval, relative_error, spread_of, told};
+use crate::classes::{agrees, answer_class, interval, relative_error, spread_of};
 use crate::{BackendError, DryRun, ServerModel, Strain};
 
 /// Share of a tensor's limit from which on it counts as near the limit.
@@ -77,7 +78,7 @@ pub struct Strained {
 /// The error bound of an honest answer for this reference, if it is useful ([`useful_bound`]).
 #[must_use]
 pub fn useful_error_bound(model: &dyn ServerModel, reference: &[f64]) -> Option<f64> {
-    useful_bound(model.error_bound(reference), tacit_floats::range(reference.iter().copied()).ends())
+    useful_bound(model.error_bound(reference), tacit_floats::range(reference.iter().copied()))
 }
 
 /// Runs the lowered model and its float network on `inputs` (after the client's normalisation), with the
@@ -100,8 +101,8 @@ pub fn check(
     let mut tally = Tally::default();
     for (i, chunk) in inputs.chunks(TOGETHER).enumerate() {
         watch.tell("comparing with the float network", i * TOGETHER, Some(inputs.len()))?;
-        let accepted = (0..chunk.len()).filter(|&k| lowered.interface().check_input(&chunk[k]).is_ok());
-        let accepted: Vec<usize> = accepted.collect();
+        let accepted: Vec<usize> =
+            (0..chunk.len()).filter(|&k| lowered.interface().check_input(&chunk[k]).is_ok()).collect();
         tally.refused += chunk.len() - accepted.len();
         let accepted_inputs: Vec<&[f32]> = accepted.iter().map(|&k| &*chunk[k]).collect();
         let expected: Vec<Vec<f64>> = accepted_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
@@ -130,7 +131,7 @@ struct Tally {
     /// The same for inputs whose outputs are all equal.
     errors_without_range: f64,
     /// Range of all wanted outputs.
-    range: Option<[f64; 2]>,
+    range: Option<Interval<f64>>,
     overflowed: usize,
     strained: BTreeMap<String, Strained>,
 }
@@ -149,7 +150,8 @@ impl Tally {
         self.inputs += 1;
         self.answers_refused += usize::from(answer.is_none());
         let logits = answer.as_deref();
-        let classes = [told(mode, &model.answer(&expected)), logits.and_then(|logits| told(mode, logits))];
+        let classes =
+            [answer_class(mode, &model.answer(&expected)), logits.and_then(|logits| answer_class(mode, logits))];
         self.same_class += usize::from(logits.is_some_and(|logits| agrees(mode, logits, &expected)));
         self.no_number += usize::from(expected.iter().chain(logits.into_iter().flatten()).any(|v| v.is_nan()));
         self.tied += usize::from(tacit_floats::tied_for_largest(&expected) > 1);
@@ -163,13 +165,14 @@ impl Tally {
     }
 
     fn compare(&mut self, expected: &[f64], answer: &[f64]) {
-        let [low, high] = tacit_floats::range(expected.iter().copied()).ends();
-        match low == high {
-            true => self.errors_without_range += relative_error(answer, expected, 1.0),
-            false => self.errors += relative_error(answer, expected, 1.0),
-        }
-        let [low_bound, high_bound] = self.range.unwrap_or([low, high]);
-        self.range = Some([tacit_floats::smaller(low_bound, low), tacit_floats::larger(high_bound, high)]);
+        let range = tacit_floats::range(expected.iter().copied());
+        let errors = if range.low == range.high { &mut self.errors_without_range } else { &mut self.errors };
+        *errors += relative_error(answer, expected, 1.0);
+        let union = self.range.unwrap_or(range);
+        self.range = Some(Interval {
+            low: tacit_floats::smaller(union.low, range.low),
+            high: tacit_floats::larger(union.high, range.high),
+        });
     }
 
     fn strains(&mut self, strain: Vec<Strain>) {
@@ -180,18 +183,13 @@ impl Tally {
             *largest = tacit_floats::larger(*largest, share);
         }
         self.overflowed += usize::from(by_node.values().any(|share| reaches(*share, 1.0)));
-        by_node
-            .into_iter()
-            .filter(|(_, share)| reaches(*share, NEAR))
-            .for_each(|(node, share)| self.strain(node, share));
-    }
-
-    fn strain(&mut self, node: String, share: f64) {
-        let empty = Strained { node: node.clone(), share: 0.0, overflowed: 0, near: 0 };
-        let entry = self.strained.entry(node).or_insert(empty);
-        entry.share = tacit_floats::larger(entry.share, share);
-        entry.near += 1;
-        entry.overflowed += usize::from(reaches(share, 1.0));
+        for (node, share) in by_node.into_iter().filter(|(_, share)| reaches(*share, NEAR)) {
+            let empty = Strained { node: node.clone(), share: 0.0, overflowed: 0, near: 0 };
+            let entry = self.strained.entry(node).or_insert(empty);
+            entry.share = tacit_floats::larger(entry.share, share);
+            entry.near += 1;
+            entry.overflowed += usize::from(reaches(share, 1.0));
+        }
     }
 
     fn finish(self, labelled: bool, remedy: &str) -> Result<Checked, BackendError> {

@@ -3,7 +3,7 @@
 
 use std::f64::consts::SQRT_2;
 
-use tacit_floats::range;
+use tacit_floats::{Interval, range};
 use tacit_graph::{OutputMode, erfc};
 
 /// Normal quantile of two-sided 95 % intervals.
@@ -16,7 +16,7 @@ pub fn class<T: Copy + Default + PartialOrd>(outputs: &[T]) -> Option<usize> {
 }
 
 /// The class of an answer, which is the index itself in mode top-1; `None` if it is NaN.
-pub fn told(mode: OutputMode, answer: &[f64]) -> Option<usize> {
+pub fn answer_class(mode: OutputMode, answer: &[f64]) -> Option<usize> {
     match (mode, answer) {
         // The cast saturates.
         (OutputMode::Top1, [index]) => (!index.is_nan()).then_some(*index as usize),
@@ -35,18 +35,18 @@ pub fn is_class_of<T: Copy + Default + PartialOrd>(class: Option<usize>, outputs
 pub fn agrees(mode: OutputMode, answer: &[f64], outputs: &[f64]) -> bool {
     match (mode, outputs) {
         // With a single output, its index is 0.
-        (OutputMode::Top1, [one]) => !one.is_nan() && told(mode, answer) == Some(0),
-        _ => is_class_of(told(mode, answer), outputs),
+        (OutputMode::Top1, [one]) => !one.is_nan() && answer_class(mode, answer) == Some(0),
+        _ => is_class_of(answer_class(mode, answer), outputs),
     }
 }
 
 /// The spread of the expected values of all samples.
 pub fn spread<T: Copy + Into<f64>>(outputs: &[Vec<T>]) -> f64 {
-    spread_of(range(outputs.iter().flatten().copied()).ends())
+    spread_of(range(outputs.iter().flatten().copied()))
 }
 
 /// The spread of values within these bounds: their distance, or the magnitude of the only value.
-pub fn spread_of([low, high]: [f64; 2]) -> f64 {
+pub fn spread_of(Interval { low, high }: Interval<f64>) -> f64 {
     match (high > low, high.abs()) {
         (true, _) => high - low,
         (false, size) if size > 0.0 => size,
@@ -56,7 +56,7 @@ pub fn spread_of([low, high]: [f64; 2]) -> f64 {
 
 /// The bound of errors, if it is less than the range of the outputs or the magnitude of the only value.
 #[must_use]
-pub fn useful_bound(bound: f64, [low, high]: [f64; 2]) -> Option<f64> {
+pub fn useful_bound(bound: f64, Interval { low, high }: Interval<f64>) -> Option<f64> {
     let range = if high > low { high - low } else { high.abs() };
     (bound == 0.0 || bound < range).then_some(bound)
 }
@@ -64,7 +64,7 @@ pub fn useful_bound(bound: f64, [low, high]: [f64; 2]) -> Option<f64> {
 /// Root mean square error as a share of the range of the expected values, or of `single_range` if they are
 /// all equal; NaN if any value is.
 pub fn relative_error<T: Copy + Into<f64>>(answer: &[f64], expected: &[T], single_range: f64) -> f64 {
-    let [low, high] = range(expected.iter().copied()).ends();
+    let Interval { low, high } = range(expected.iter().copied());
     root_mean_square(answer, expected) / if high > low { high - low } else { single_range }
 }
 
@@ -136,8 +136,9 @@ mod tests {
 
     #[test]
     fn a_bound_that_tells_nothing_is_none() {
+        let interval = |[low, high]: [f64; 2]| Interval { low, high };
         for (bound, range) in [(0.5, [1.0, 2.0]), (0.0, [3.0, 3.0]), (2.0, [-3.0, -3.0]), (0.0, [0.0, 0.0])] {
-            assert_eq!(useful_bound(bound, range), Some(bound), "{range:?}");
+            assert_eq!(useful_bound(bound, interval(range)), Some(bound), "{range:?}");
         }
         let nan = f64::NAN;
         for (bound, range) in [
@@ -147,7 +148,7 @@ mod tests {
             (nan, [1.0, 2.0]),
             (1.0, [nan, nan]),
         ] {
-            assert_eq!(useful_bound(bound, range), None, "{bound}");
+            assert_eq!(useful_bound(bound, interval(range)), None, "{bound}");
         }
     }
 
@@ -159,7 +160,7 @@ mod tests {
             assert!(!is_class_of(class(&outputs), &outputs));
             assert!(!is_class_of(Some(0), &outputs));
         }
-        assert_eq!((told(OutputMode::Top1, &[nan]), told(OutputMode::Top1, &[3.0])), (None, Some(3)));
+        assert_eq!([nan, 3.0].map(|class| answer_class(OutputMode::Top1, &[class])), [None, Some(3)]);
         assert_eq!(
             (flip_probability(&[1.0, 0.0], &[nan, 0.0]), flip_probability(&[1.0], &[f64::INFINITY])),
             (1.0, 1.0)

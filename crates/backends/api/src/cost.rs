@@ -77,7 +77,7 @@ pub struct Costs {
 impl Costs {
     /// Returns the costs of a phase.
     #[must_use]
-    pub fn of(&self, phase: Phase) -> &PhaseCost {
+    pub fn phase(&self, phase: Phase) -> &PhaseCost {
         match phase {
             Phase::Setup => &self.setup,
             Phase::Offline => &self.offline,
@@ -95,7 +95,7 @@ impl Costs {
     /// between the parties.
     #[must_use]
     pub fn carried(&self, phase: Phase) -> Sides<u64> {
-        let bytes = self.of(phase).bytes();
+        let bytes = self.phase(phase).bytes();
         Sides { client: bytes + self.dealt_bytes(phase), server: bytes }
     }
 }
@@ -125,8 +125,7 @@ impl From<TrafficModel> for PhaseCost {
             queued_bytes: talk.queued_bytes(),
             up_burst,
             down_burst,
-            client: PartyCost::default(),
-            server: PartyCost::default(),
+            ..Self::default()
         }
     }
 }
@@ -136,6 +135,12 @@ impl PhaseCost {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.up_bytes + self.down_bytes
+    }
+
+    /// Adds work of both parties; traffic is counted separately.
+    pub fn add_work(&mut self, client: PartyCost, server: PartyCost) {
+        self.client += client;
+        self.server += server;
     }
 }
 
@@ -155,13 +160,5 @@ impl AddAssign for PartyCost {
         self.work += addend.work;
         self.peak_memory_bytes = self.peak_memory_bytes.max(addend.peak_memory_bytes);
         self.stored_bytes += addend.stored_bytes;
-    }
-}
-
-impl PhaseCost {
-    /// Adds work of both parties; traffic is counted separately.
-    pub fn add_work(&mut self, client: PartyCost, server: PartyCost) {
-        self.client += client;
-        self.server += server;
     }
 }

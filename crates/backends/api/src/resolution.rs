@@ -21,7 +21,7 @@ impl Faint {
     /// Returns `None` if more than a twentieth of the nonzero values of `input` (what the model computes on)
     /// stay nonzero.
     #[must_use]
-    pub fn of(input: &[f32], step: f64) -> Option<Self> {
+    pub fn detect(input: &[f32], step: f64) -> Option<Self> {
         let values = || input.iter().map(|v| f64::from(*v)).filter(|v| *v != 0.0);
         let (zeroed, total) = (values().filter(|v| (v / step).round() == 0.0).count(), values().count());
         let largest = tacit_floats::largest_magnitude(values());
@@ -48,17 +48,17 @@ mod tests {
     #[test]
     fn an_input_that_rounds_to_nothing_is_named() {
         let tiny: Vec<f32> = (0..100).map(|i| i as f32 * 1e-6).collect();
-        let faint = Faint::of(&tiny, 1.0 / 64.0).unwrap();
+        let faint = Faint::detect(&tiny, 1.0 / 64.0).unwrap();
         assert_eq!((faint.zeroed, faint.of, faint.step), (99, 99, 1.0 / 64.0));
         assert!(faint.to_string().contains("99 of its 99 values"));
         // In finer steps it is a normal input. So are a dark picture and an empty one.
-        assert_eq!(Faint::of(&tiny, 1e-6), None);
+        assert_eq!(Faint::detect(&tiny, 1e-6), None);
         let mut dark = vec![0.0; 95];
         dark.extend([1.0; 5]);
-        assert_eq!((Faint::of(&dark, 0.25), Faint::of(&[0.0; 9], 0.25), Faint::of(&[], 0.25)), (None, None, None));
+        assert_eq!([&dark[..], &[0.0; 9], &[]].map(|input| Faint::detect(input, 0.25)), [None; 3]);
         // One remaining value in twenty is too few.
         let mut spark = vec![1e-3; 19];
         spark.push(5.0);
-        assert_eq!(Faint::of(&spark, 0.25).map(|f| (f.zeroed, f.of, f.largest)), Some((19, 20, 5.0)));
+        assert_eq!(Faint::detect(&spark, 0.25).map(|f| (f.zeroed, f.of, f.largest)), Some((19, 20, 5.0)));
     }
 }

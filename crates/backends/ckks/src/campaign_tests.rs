@@ -4,7 +4,6 @@
 //! stated error.
 
 use tacit_graph::float::{FloatGraph, FloatOp};
-use tacit_graph::geometry::ConvGeometry;
 use tacit_graph::import::{ImportOptions, import, import_network};
 use tacit_graph::npy::{self, Npy};
 use tacit_graph::onnx::Network;
@@ -12,7 +11,7 @@ use tacit_graph::rng::SplitMix;
 use tacit_graph::{Function, Interval, Model};
 
 use super::Ckks;
-use super::tests::{activated, relu, telling_the_class};
+use super::networks_for_tests::{activated, conv, draw, geometry, imported, relu, telling_the_class};
 use tacit_backend_api::{Backend, DryRun, Options};
 
 #[path = "../../../base/graph/tests/data/mod.rs"]
@@ -66,12 +65,9 @@ impl Tally {
     /// Lowers a network and tries inputs.
     fn add(&mut self, name: &str, model: &Model, options: &str, extra_inputs: Vec<Vec<f32>>, count: usize) {
         self.networks += 1;
-        let server = match Ckks.lower(model, &options.parse::<Options>().unwrap()) {
+        let server = match Ckks.lower(model, &options.parse().unwrap()) {
             Ok(server) => server,
-            Err(error) => {
-                eprintln!("{name}: {error}");
-                return;
-            }
+            Err(error) => return eprintln!("{name}: {error}"),
         };
         self.lowered += 1;
         self.certain += usize::from(server.describe()["certain"] == true);
@@ -115,7 +111,7 @@ fn random_network(seed: u64) -> Model {
     graph.output = dense(&mut graph, last, classes, &mut rng);
     let size = 10f64.powf(rng.range(-1.0, 1.0));
     let wide = [1.0, 1.0, 3.0][rng.next_u64() as usize % 3];
-    let data = (0..64 * n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let data = draw(&mut rng, 64 * n, size);
     let max_magnitude = tacit_floats::largest_magnitude(data.iter().copied()) as f32;
     let calibration = Some(Npy { shape: [vec![64], shape].concat(), data, is_bytes: false });
     let range = (wide > 1.0).then_some(Interval { low: -max_magnitude * wide, high: max_magnitude * wide });
@@ -125,18 +121,15 @@ fn random_network(seed: u64) -> Model {
 
 fn dense(graph: &mut FloatGraph, x: usize, out: usize, rng: &mut SplitMix) -> usize {
     let inputs = graph.nodes[x].elements();
-    let mut draw = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
-    let op = FloatOp::Dense { weights: draw(out * inputs, (1.0 / inputs as f64).sqrt()), bias: draw(out, 0.2) };
-    graph.push("dense", op, &[x], &[]).unwrap()
+    let weights = draw(rng, out * inputs, (1.0 / inputs as f64).sqrt());
+    graph.push("dense", FloatOp::Dense { weights, bias: draw(rng, out, 0.2) }, &[x], &[]).unwrap()
 }
 
 fn linear(graph: &mut FloatGraph, x: usize, rng: &mut SplitMix, out: usize) -> usize {
-    let [channels, _, _] = graph.nodes[x].shape[..] else { return dense(graph, x, 2 * out, rng) };
-    let geometry =
-        ConvGeometry { out_channels: out, kernel: [3, 3], stride: [1; 2], dilation: [1, 1], pads: [1; 4], groups: 1 };
-    let mut draw = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
-    let weights = draw(out * channels * 9, (1.0 / (9.0 * channels as f64)).sqrt());
-    graph.push("conv", FloatOp::Conv { geometry, weights, bias: draw(out, 0.2) }, &[x], &[]).unwrap()
+    match graph.nodes[x].shape.len() {
+        3 => conv(graph, x, geometry(out, 1), 0.2, rng),
+        _ => dense(graph, x, 2 * out, rng),
+    }
 }
 
 fn activation(graph: &mut FloatGraph, x: usize, rng: &mut SplitMix) -> usize {
@@ -180,13 +173,13 @@ fn five_hundred_random_networks_give_no_silent_wrong_answer() {
 }
 
 /// Reads a network of the shared folder, with its calibration samples and other inputs.
-fn regression(name: &str, others: &[&str]) -> Option<(Model, Vec<Vec<f32>>)> {
+fn regression(name: &str, other_inputs: Option<&str>) -> Option<(Model, Vec<Vec<f32>>)> {
     let array = |file: &str| npy::read(&data::regression(file)?).ok();
     let calibration = Some(array(&format!("{name}_calib.npy"))?);
     let options = ImportOptions { calibration, ..ImportOptions::default() };
     let model = import(&data::regression(&format!("{name}.onnx"))?, &options).expect("it imports").model;
     let mut extra_inputs = Vec::new();
-    for file in others {
+    if let Some(file) = other_inputs {
         let inputs = options.prepare(&model.interface.input_shape, &array(file)?, usize::MAX).unwrap();
         extra_inputs.extend(inputs.iter().map(|x| model.interface.normalise(x, tacit_graph::Units::Network)));
     }
@@ -202,15 +195,15 @@ fn networks_that_gave_garbage_give_none() {
         ("ckks_acasxu", "domain=calibrated", "the best polynomials give"),
         ("feature_scales", "", "normalise each of them"),
     ] {
-        let Some((model, _)) = regression(name, &[]) else { return };
+        let Some((model, _)) = regression(name, None) else { return };
         let error = Ckks.lower(&model, &options.parse().unwrap()).err().expect(name).to_string();
         assert!(error.contains(words), "{name}: {error}");
     }
-    for (name, others) in [
-        ("ckks_gemm_leaky_relu", ["ckks_gemm_leaky_relu_x.npy"]),
-        ("ckks_relu_mlp_iris", ["ckks_iris_accepted_corner.npy"]),
+    for (name, inputs) in [
+        ("ckks_gemm_leaky_relu", "ckks_gemm_leaky_relu_x.npy"),
+        ("ckks_relu_mlp_iris", "ckks_iris_accepted_corner.npy"),
     ] {
-        let Some((model, extra_inputs)) = regression(name, &others) else { return };
+        let Some((model, extra_inputs)) = regression(name, Some(inputs)) else { return };
         let mut tally = Tally::default();
         tally.add(name, &model, "", extra_inputs, 500);
         assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
@@ -230,10 +223,7 @@ fn never_negative() -> Model {
     graph.output = graph.push("out", last, &[node], &[]).unwrap();
     let mut rng = SplitMix::new(3);
     let data = (0..128).map(|_| rng.range(-0.3, 0.3) as f32).collect();
-    let calibration = Some(Npy { shape: vec![64, 2], data, is_bytes: false });
-    let options =
-        ImportOptions { calibration, range: Some(Interval { low: -3.0, high: 3.0 }), ..ImportOptions::default() };
-    import_network(Network::new("positive", graph), &options).unwrap().model
+    imported("positive", graph, data, [-3.0, 3.0])
 }
 
 #[test]
@@ -267,10 +257,10 @@ fn lowering_narrows_the_input_range_to_where_polynomials_hold() {
     let lower = |model: &Model, options: &str| Ckks.lower(model, &options.parse().unwrap());
     let narrowed = lower(&model, "").unwrap();
     let [low, high] = narrowed.interface().input.range.ends();
-    assert!(low > -20.0, "{low} to {high}");
-    assert!(low < -0.9, "{low} to {high}");
-    assert!(high < 20.0, "{low} to {high}");
-    assert!(high > 0.9, "{low} to {high}");
+    for end in [-low, high] {
+        assert!(end > 0.9, "{low} to {high}");
+        assert!(end < 20.0, "{low} to {high}");
+    }
     let client = Ckks.open(narrowed.public_bytes()).unwrap();
     let error = client.interface().check_input(&[0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap_err().to_string();
     assert!(error.contains("20"), "{error}");
@@ -353,10 +343,7 @@ fn an_argument_without_a_bound_is_named() {
     }
     graph.output = last;
     let data = (0..64).flat_map(|i| [i as f32 / 64.0; 2]).collect();
-    let calibration = Some(Npy { shape: vec![64, 2], data, is_bytes: false });
-    let options =
-        ImportOptions { calibration, range: Some(Interval { low: 0.0, high: 1.0 }), ..ImportOptions::default() };
-    let model = import_network(Network::new("differences", graph), &options).unwrap().model;
+    let model = imported("differences", graph, data, [0.0, 1.0]);
     let error = Ckks.lower(&model, &Options::default()).err().unwrap().to_string();
     assert!(!error.contains("NaN"), "{error}");
     assert!(!error.contains("inf"), "{error}");

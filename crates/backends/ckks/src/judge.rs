@@ -10,7 +10,7 @@ use super::argmax;
 use super::lanes::{LANES, pack_lanes};
 use super::probes;
 use super::program::Program;
-use tacit_backend_api::classes::{class, flip_probability, interval, relative_error, spread, told};
+use tacit_backend_api::classes::{answer_class, class, flip_probability, interval, relative_error, spread};
 use tacit_backend_api::{BackendError, DryRun};
 
 /// An answer counts as wrong if its error exceeds twice the largest measured one by more than this share of
@@ -216,7 +216,7 @@ impl Judge {
             for (case, DryRun { answer, strains }) in cases.iter().zip((runs.rehearse)(&inputs)) {
                 let left_domain = strains.iter().any(|s| !is_within(s.share, 1.0));
                 let refused = (runs.refuses)(&answer);
-                let is_same = told(self.mode, &answer) == class(&case.expected);
+                let is_same = answer_class(self.mode, &answer) == class(&case.expected);
                 let is_right = match self.reveals_class_only() {
                     true => is_same || !left_domain,
                     false => is_within(distance(&answer, &case.expected, self.multiplier), runs.stated),

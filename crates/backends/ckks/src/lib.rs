@@ -31,6 +31,8 @@ mod levelled_program;
 mod levels;
 mod maps;
 mod model;
+#[cfg(test)]
+mod networks_for_tests;
 mod noise;
 mod noisy_simulation;
 mod options;

@@ -45,17 +45,8 @@ fn bits(primes: &[u64]) -> f64 {
     primes.iter().map(|&p| (p as f64).log2()).sum()
 }
 
-pub(super) fn step_deviations(
-    program: &Program,
-    places: &[Place],
-    layouts: &[Layout],
-    context: &Context,
-    bootstrapper: Option<&Bootstrapper>,
-) -> Vec<f64> {
-    (0..places.len()).map(|id| step_deviation(program, places, layouts, context, bootstrapper, id)).collect()
-}
-
-fn step_deviation(
+/// Returns the deviation that the step of vector `id` adds to its slots.
+pub(super) fn step_deviation(
     program: &Program,
     places: &[Place],
     layouts: &[Layout],

@@ -43,16 +43,20 @@ pub(super) enum Domain {
     Calibrated,
 }
 
+/// Returns the value of a name; the error lists all names.
+pub(super) fn find_named<T: Copy>(text: &str, values: &[(&str, T)]) -> Result<T, String> {
+    values.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let mut names: Vec<String> = values.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let last = names.pop().unwrap_or_default();
+        format!("{} or {last}", names.join(", "))
+    })
+}
+
 impl FromStr for Domain {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "accepted" => Ok(Self::Accepted),
-            "calibrated" => Ok(Self::Calibrated),
-            _ => Err("`auto`, `accepted` or `calibrated`".into()),
-        }
+        find_named(text, &[("auto", Self::Auto), ("accepted", Self::Accepted), ("calibrated", Self::Calibrated)])
     }
 }
 
@@ -60,12 +64,7 @@ impl FromStr for ReluBy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "polynomial" => Ok(Self::Polynomial),
-            "composite" => Ok(Self::Composite),
-            _ => Err("`auto`, `polynomial` or `composite`".into()),
-        }
+        find_named(text, &[("auto", Self::Auto), ("polynomial", Self::Polynomial), ("composite", Self::Composite)])
     }
 }
 
@@ -119,13 +118,7 @@ impl FromStr for Set {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "leveled" => Ok(Self::Leveled),
-            "A" => Ok(Self::A),
-            "B" => Ok(Self::B),
-            _ => Err("`auto`, `leveled`, `A` or `B`".into()),
-        }
+        find_named(text, &[("auto", Self::Auto), ("leveled", Self::Leveled), ("A", Self::A), ("B", Self::B)])
     }
 }
 

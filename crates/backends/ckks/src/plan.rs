@@ -58,9 +58,11 @@ pub(super) fn plan_of(
     watch.tell("making tables of bootstraps", 0, None)?;
     let bootstrapper = frame.bootstrapper(options)?;
     watch.tell("estimating errors", 0, None)?;
-    let noise =
-        noise::step_deviations(&frame.program, &frame.places, &frame.layouts, &frame.context, bootstrapper.as_ref());
-    let deviation = noise::result_deviation(&frame.program, &noise, model);
+    let Frame { program, places, layouts, context, .. } = &frame;
+    let noise: Vec<f64> = (0..places.len())
+        .map(|id| noise::step_deviation(program, places, layouts, context, bootstrapper.as_ref(), id))
+        .collect();
+    let deviation = noise::result_deviation(program, &noise, model);
     if deviation.is_nan() || deviation > MAX_DEVIATION {
         let what = "the errors of encrypted arithmetic are as large as the outputs. Where features differ much in size, the largest \
                     hide the others: normalise each of them at the start of the network (Sub and Div by constants, or a \

@@ -85,13 +85,15 @@ pub struct StepRecord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KeyRecord {
-    kind: Kind,
+    #[serde(with = "Kind")]
+    kind: KeyKind,
     level: u32,
     alpha: u32,
 }
 
 /// [`KeyKind`] in the form of the public part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "KeyKind")]
 enum Kind {
     Relinearise,
     Galois(u32),
@@ -103,27 +105,11 @@ enum Kind {
 
 impl KeyRecord {
     pub fn from_id(id: KeyId) -> Self {
-        let kind = match id.kind {
-            KeyKind::Relinearise => Kind::Relinearise,
-            KeyKind::Galois(element) => Kind::Galois(element),
-            KeyKind::ToSparse => Kind::ToSparse,
-            KeyKind::FromSparse => Kind::FromSparse,
-            KeyKind::Zero => Kind::Zero,
-            KeyKind::Master(element) => Kind::Master(element),
-        };
-        Self { kind, level: id.level as u32, alpha: id.alpha as u32 }
+        Self { kind: id.kind, level: id.level as u32, alpha: id.alpha as u32 }
     }
 
     pub fn id(self) -> KeyId {
-        let kind = match self.kind {
-            Kind::Relinearise => KeyKind::Relinearise,
-            Kind::Galois(element) => KeyKind::Galois(element),
-            Kind::ToSparse => KeyKind::ToSparse,
-            Kind::FromSparse => KeyKind::FromSparse,
-            Kind::Zero => KeyKind::Zero,
-            Kind::Master(element) => KeyKind::Master(element),
-        };
-        KeyId { kind, level: self.level as usize, alpha: self.alpha as usize }
+        KeyId { kind: self.kind, level: self.level as usize, alpha: self.alpha as usize }
     }
 }
 

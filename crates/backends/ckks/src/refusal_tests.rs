@@ -5,8 +5,9 @@ use tacit_he::ckks::Complex;
 use tacit_mpc::run_pair;
 use tacit_net::Channel;
 
+use super::networks_for_tests::{activated, relu};
 use super::public::Public;
-use super::tests::{activated, both, relu};
+use super::tests::{assert_near, both, serve, set_up};
 use tacit_backend_api::{BackendError, ConnectionResources, Material};
 
 /// Options that lower a network on its samples' ranges, whatever range the model accepts.
@@ -24,9 +25,9 @@ fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
     let (server, client) = both(&narrow(), AS_CALIBRATED);
     let [wild, tame] = [vec![4.0; 8], vec![0.05; 8]];
     let inputs = [&tame, &wild, &wild, &tame];
+    let resources = ConnectionResources::default();
     let ask = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&ConnectionResources::default())?;
-        side.setup(channel)?;
+        let mut side = set_up(&client, &resources, channel)?;
         let query = |x: &&Vec<f32>| {
             let sent_before = channel.total_traffic().sent;
             let answer = side.online(channel, Material::nothing(), x);
@@ -34,22 +35,13 @@ fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
         };
         Ok::<_, BackendError>(inputs.iter().map(query).collect::<Vec<_>>())
     };
-    let serve = |channel: &mut Channel| {
-        let mut side = server.clone().connect(&ConnectionResources::default())?;
-        side.setup(channel)?;
-        channel.flush()?;
-        inputs.iter().try_for_each(|_| side.online(channel, Material::nothing()))
-    };
-    let (client_result, served) = run_pair(ask, serve);
+    let (client_result, served) = run_pair(ask, |channel| serve(&server, &resources, channel, inputs.len()));
     served.expect("the server sees four inputs like any others");
     let answers = client_result.unwrap();
     assert!(answers.iter().all(|(_, bytes)| *bytes == answers[0].1));
-    let expected = server.reference(&tame).unwrap();
     for (k, (answer, _)) in answers.iter().enumerate() {
         match answer {
-            Ok(outputs) if k % 3 == 0 => {
-                assert!(outputs.iter().zip(&expected).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
-            }
+            Ok(outputs) if k % 3 == 0 => assert_near(&server, &tame, outputs),
             Err(BackendError::Answer { what }) if k % 3 > 0 => {
                 for remedy in ["recalibrate", "-O margin", "cheetah"] {
                     assert!(what.contains(remedy), "{what}");

@@ -4,74 +4,20 @@ use std::sync::Arc;
 
 use tacit_floats::{largest_distance, largest_magnitude};
 use tacit_graph::float::{FloatGraph, FloatOp};
-use tacit_graph::geometry::ConvGeometry;
-use tacit_graph::import::{ImportOptions, import_network};
-use tacit_graph::npy::Npy;
-use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Function, Interval, Model, OutputMode, Watch};
+use tacit_graph::{Function, Interval, Model, Watch};
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, HEADER_BYTES, NetError, Phase};
 
 use super::Ckks;
 use super::keyset::{Budget, Design, Goal, PRESETS, Wish, design};
+use super::networks_for_tests::{activated, draw, imported, input, relu, residual, telling_the_class};
 use super::public::{Port, Public};
 use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
 use tacit_backend_api::{
-    Backend, BackendError, ClientModel, ConnectionResources, Costs, Material, Options, ServerModel, check::check,
+    Backend, BackendError, ClientModel, ClientSide, ConnectionResources, Costs, Material, Options, ServerModel,
+    check::check,
 };
-
-/// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
-pub(super) fn residual() -> Model {
-    let mut rng = SplitMix::new(9);
-    let mut graph = FloatGraph::new("x", vec![2, 8, 8]).unwrap();
-    let mut draw = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
-    let mut conv = |graph: &mut FloatGraph, x: usize, out: usize, stride: usize| {
-        let geometry = ConvGeometry {
-            out_channels: out,
-            kernel: [3, 3],
-            stride: [stride; 2],
-            dilation: [1, 1],
-            pads: [1; 4],
-            groups: 1,
-        };
-        let inputs = graph.nodes[x].shape[0];
-        let weights = draw(out * inputs * 9, (1.0 / (9.0 * inputs as f64)).sqrt());
-        let bias = draw(out, 0.1);
-        graph.push("conv", FloatOp::Conv { geometry, weights, bias }, &[x], &[]).unwrap()
-    };
-    let act = |graph: &mut FloatGraph, x: usize| {
-        let channels = graph.nodes[x].shape[0];
-        let square = graph.push("square", FloatOp::Mul, &[x, x], &[]).unwrap();
-        let affine = |scale: f32, shift: f32| {
-            let each = |c: usize| 1.0 + c as f32 / 8.0;
-            FloatOp::Affine { scale: (0..channels).map(|c| scale * each(c)).collect(), shift: vec![shift; channels] }
-        };
-        let high = graph.push("high", affine(-0.2, 0.0), &[square], &[]).unwrap();
-        let low = graph.push("low", affine(0.5, 0.1), &[x], &[]).unwrap();
-        graph.push("act", FloatOp::Add, &[high, low], &[]).unwrap()
-    };
-    let a = conv(&mut graph, 0, 4, 1);
-    let a = act(&mut graph, a);
-    let b = conv(&mut graph, a, 4, 1);
-    let b = act(&mut graph, b);
-    let c = conv(&mut graph, b, 4, 1);
-    let sum = graph.push("sum", FloatOp::Add, &[c, a], &[]).unwrap();
-    let d = act(&mut graph, sum);
-    let d = conv(&mut graph, d, 8, 2);
-    let d = graph.push("flat", FloatOp::Reshape, &[d], &[128]).unwrap();
-    let weights = draw(640, 0.1);
-    graph.output = graph.push("y", FloatOp::Dense { weights, bias: vec![0.1; 5] }, &[d], &[]).unwrap();
-    let data = (0..16 * 128).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-    let calibration = Some(Npy { shape: vec![16, 2, 8, 8], data, is_bytes: false });
-    let options = ImportOptions { calibration, range: Some(Interval { low: -1.0, high: 1.0 }), ..Default::default() };
-    import_network(Network::new("residual", graph), &options).unwrap().model
-}
-
-pub(super) fn input(model: &Model, seed: u64) -> Vec<f32> {
-    let mut rng = SplitMix::new(seed);
-    (0..model.interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect()
-}
 
 pub(super) fn both(model: &Model, options: &str) -> (Arc<dyn ServerModel>, Arc<dyn ClientModel>) {
     let server = Ckks.lower(model, &options.parse::<Options>().unwrap()).unwrap();
@@ -79,24 +25,48 @@ pub(super) fn both(model: &Model, options: &str) -> (Arc<dyn ServerModel>, Arc<d
     (server, client)
 }
 
+/// Connects a client and runs its setup.
+pub(super) fn set_up(
+    client: &Arc<dyn ClientModel>,
+    resources: &ConnectionResources,
+    channel: &mut Channel,
+) -> Result<Box<dyn ClientSide>, BackendError> {
+    let mut side = client.clone().connect(resources)?;
+    side.setup(channel)?;
+    Ok(side)
+}
+
+/// Connects a server, runs its setup and answers `count` inputs.
+pub(super) fn serve(
+    server: &Arc<dyn ServerModel>,
+    resources: &ConnectionResources,
+    channel: &mut Channel,
+    count: usize,
+) -> Result<(), BackendError> {
+    let mut side = server.clone().connect(resources)?;
+    side.setup(channel)?;
+    channel.flush()?;
+    (0..count).try_for_each(|_| side.online(channel, Material::nothing()))
+}
+
 /// Runs a setup and inputs on one connection; returns answers and the setup's uploaded bytes.
 fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs: &[Vec<f32>]) -> (Vec<Vec<f64>>, u64) {
+    let resources = ConnectionResources::default();
     let ask = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&ConnectionResources::default())?;
-        side.setup(channel)?;
+        let mut side = set_up(client, &resources, channel)?;
         let sent = channel.total_traffic().sent;
         let all = inputs.iter().map(|x| side.online(channel, Material::nothing(), x));
         Ok::<_, BackendError>((all.collect::<Result<Vec<_>, _>>()?, sent))
     };
-    let serve = |channel: &mut Channel| {
-        let mut side = server.clone().connect(&ConnectionResources::default())?;
-        side.setup(channel)?;
-        channel.flush()?;
-        inputs.iter().try_for_each(|_| side.online(channel, Material::nothing()))
-    };
-    let (asked, served) = run_pair(ask, serve);
+    let (asked, served) = run_pair(ask, |channel| serve(server, &resources, channel, inputs.len()));
     served.unwrap();
     asked.unwrap()
+}
+
+/// Asserts that an answer is within the stated bound of the reference.
+pub(super) fn assert_near(server: &Arc<dyn ServerModel>, x: &[f32], answer: &[f64]) {
+    let (off, bound) = (largest_distance(&server.reference(x).unwrap(), answer), server.error_bound(&[]));
+    assert!(off <= bound, "off by {off}, {bound} is stated");
 }
 
 #[test]
@@ -106,15 +76,11 @@ fn a_residual_network_with_squares_is_answered_within_its_bound() {
         let (server, client) = both(&model, options);
         let inputs = [input(&model, 1), input(&model, 2)];
         let (result, first) = answers(&server, &client, &inputs);
-        let mut off: f64 = 0.0;
         for (x, result) in inputs.iter().zip(&result) {
-            let expected = server.reference(x).unwrap();
-            off = tacit_floats::larger(off, largest_distance(&expected, result));
-            let float = model.run(x).unwrap();
-            assert!(expected.iter().zip(&float).all(|(w, f)| (w - f).abs() < 1e-4), "{expected:?} {float:?}");
+            assert_near(&server, x, result);
+            let (expected, float) = (server.reference(x).unwrap(), model.run(x).unwrap());
+            assert!(largest_distance(&expected, &float) < 1e-4, "{options}: {expected:?} {float:?}");
         }
-        let bound = server.error_bound(&[]);
-        assert!(off <= bound, "{options}: off by {off}, {bound} is stated");
         // The server has the keys already.
         let (again, second) = answers(&server, &client, &inputs[..1]);
         assert_eq!(again.len(), 1);
@@ -164,11 +130,8 @@ fn what_breaks_the_rules_is_an_error() {
     let hello = Hello { name: [7; 32], lasts: false }.to_bytes();
     // A key of another length, a truncated key set, an invalid input: the server reports an error
     // and stores none of it.
-    let serve = |channel: &mut Channel| {
-        let mut side = server.clone().connect(&ConnectionResources::default()).unwrap();
-        side.setup(channel)?;
-        side.online(channel, Material::nothing())
-    };
+    let resources = ConnectionResources::default();
+    let serve = |channel: &mut Channel| serve(&server, &resources, channel, 1);
     let damage = |channel: &mut Channel| -> Result<(), NetError> {
         channel.send(HELLO, &hello)?;
         channel.flush()?;
@@ -186,8 +149,7 @@ fn what_breaks_the_rules_is_an_error() {
     let (_, refused) = run_pair(leave, serve);
     assert!(matches!(refused, Err(BackendError::Net(_))), "half a set");
     let wrong_level = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
-        side.setup(channel).unwrap();
+        set_up(&client, &resources, channel).unwrap();
         let len = client.costs().online.up_bytes as usize - HEADER_BYTES;
         channel.send(INPUT, &vec![0; len]).unwrap();
         channel.flush().unwrap();
@@ -195,7 +157,7 @@ fn what_breaks_the_rules_is_an_error() {
     let (_, refused) = run_pair(wrong_level, serve);
     assert!(refused.unwrap_err().to_string().contains("version"));
     let early = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
+        let mut side = client.clone().connect(&resources).unwrap();
         side.online(channel, Material::nothing(), &input(&model, 1))
     };
     assert!(matches!(run_pair(early, |_: &mut Channel| ()).0, Err(BackendError::Misuse(_))));
@@ -264,8 +226,7 @@ fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
     assert_eq!(server.costs().setup.server.stored_bytes, chosen(&between).bytes);
     let inputs = [input(&model, 5)];
     let (result, _) = answers(&server, &client, &inputs);
-    let expected = server.reference(&inputs[0]).unwrap();
-    assert!(result[0].iter().zip(&expected).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
+    assert_near(&server, &inputs[0], &result[0]);
     // Each key has its reason.
     assert_eq!(between.keys.len(), chosen(&between).keys);
     assert_eq!(between.keys.iter().map(|k| k.bytes).sum::<u64>(), chosen(&between).bytes);
@@ -296,33 +257,6 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
     assert!(count > 2 && error.contains("ways for 2 transforms"), "{error}");
 }
 
-/// A dense layer, an activation that `act` adds after node 1, and a dense layer. The arguments are
-/// the largest magnitudes of calibration inputs and of accepted inputs.
-pub(super) fn activated([calibrated, accepted]: [f64; 2], act: impl Fn(&mut FloatGraph) -> usize) -> Model {
-    let mut rng = SplitMix::new(5);
-    let mut draw = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
-    let mut graph = FloatGraph::new("x", vec![8]).unwrap();
-    graph.push("in", FloatOp::Dense { weights: draw(64), bias: draw(8) }, &[0], &[]).unwrap();
-    let node = act(&mut graph);
-    graph.output = graph.push("out", FloatOp::Dense { weights: draw(24), bias: draw(3) }, &[node], &[]).unwrap();
-    let data = (0..64 * 8).map(|_| rng.range(-calibrated, calibrated) as f32).collect();
-    let calibration = Some(Npy { shape: vec![64, 8], data, is_bytes: false });
-    let range = Some(Interval { low: -accepted as f32, high: accepted as f32 });
-    let options = ImportOptions { calibration, range, ..ImportOptions::default() };
-    import_network(Network::new("activated", graph), &options).unwrap().model
-}
-
-pub(super) fn relu(graph: &mut FloatGraph) -> usize {
-    graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap()
-}
-
-/// Returns the same network in mode top-1.
-pub(super) fn telling_the_class(mut model: Model) -> Model {
-    model.interface.output_mode = OutputMode::Top1;
-    model.interface.output_shape = vec![1];
-    model
-}
-
 /// Largest distance of the reference from the float network, as a share of the outputs' range.
 fn distance(model: &Model, server: &Arc<dyn ServerModel>) -> f64 {
     let pairs: Vec<[Vec<f64>; 2]> = (0..50)
@@ -344,10 +278,7 @@ fn relu_is_a_polynomial_or_a_composite() {
     assert_eq!(degrees(&server), 2);
     let inputs = [input(&model, 1), input(&model, 2)];
     let (result, _) = answers(&server, &client, &inputs);
-    for (x, result) in inputs.iter().zip(&result) {
-        let off = largest_distance(&server.reference(x).unwrap(), result);
-        assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
-    }
+    inputs.iter().zip(&result).for_each(|(x, result)| assert_near(&server, x, result));
     // One polynomial is used where it is within the tolerance, which it never is for a thousandth.
     let ways = ["tolerance=0.05", "tolerance=0.001", "relu=composite,tolerance=0.001"]
         .map(|o| both(&model, &format!("{o},agreement=0")).0);
@@ -400,15 +331,13 @@ fn rehearsals_are_simulations() {
 /// A layer with rotations over many distances.
 fn wide() -> Model {
     let mut rng = SplitMix::new(5);
-    let mut draw = |n: usize| (0..n).map(|_| (rng.normal() / 16.0) as f32).collect::<Vec<f32>>();
+    let mut draw = |n: usize| draw(&mut rng, n, 1.0 / 16.0);
     let mut graph = FloatGraph::new("x", vec![256]).unwrap();
     let node = graph.push("wide", FloatOp::Dense { weights: draw(1 << 16), bias: draw(256) }, &[0], &[]).unwrap();
     let node = graph.push("square", FloatOp::Mul, &[node, node], &[]).unwrap();
     graph.output = graph.push("out", FloatOp::Dense { weights: draw(3 << 8), bias: draw(3) }, &[node], &[]).unwrap();
     let data = (0..64 * 256).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-    let calibration = Some(Npy { shape: vec![64, 256], data, is_bytes: false });
-    let options = ImportOptions { calibration, range: Some(Interval { low: -1.0, high: 1.0 }), ..Default::default() };
-    import_network(Network::new("wide", graph), &options).unwrap().model
+    imported("wide", graph, data, [-1.0, 1.0])
 }
 
 /// Keys derived from a few masters give answers as near as keys that were sent.
@@ -419,8 +348,7 @@ fn derived_keys_answer_as_those_that_are_sent() {
     let [sent, derived] = [false, true].map(|derive| {
         let (server, client) = both(&model, &format!("set=B,rotations=2f7,derive={derive}"));
         let (result, _) = answers(&server, &client, &x);
-        let off = largest_distance(&server.reference(&x[0]).unwrap(), &result[0]);
-        assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
+        assert_near(&server, &x[0], &result[0]);
         server.costs()
     });
     let stored = |costs: &Costs| costs.setup.server.stored_bytes;
@@ -453,8 +381,7 @@ fn the_best_class_costs_what_is_stated() {
     let (server, client) = both(&telling_the_class(residual()), "rotations=chained");
     let x = input(&telling_the_class(residual()), 3);
     let ask = |channel: &mut Channel| {
-        let mut side = client.clone().connect(&ConnectionResources::default())?;
-        side.setup(channel)?;
+        let mut side = set_up(&client, &ConnectionResources::default(), channel)?;
         channel.set_phase(Phase::Online);
         side.online(channel, Material::nothing(), &x)?;
         Ok::<_, BackendError>([Phase::Setup, Phase::Online].map(|phase| channel.traffic(phase)))

@@ -54,17 +54,17 @@ impl Bound<'_> {
     /// Largest sum of magnitudes in a row of weights.
     fn row_norm(&self, id: NodeId, row_len: usize, facts: WeightFacts) -> f64 {
         match self.weights.and_then(|weights| weights.get(id)) {
-            Some(layer) => layer.weights.chunks(row_len.max(1)).map(absolute_sum).fold(0.0, tacit_floats::larger),
+            Some(layer) => {
+                let rows = layer.weights.chunks(row_len.max(1));
+                let norms = rows.map(|row| row.iter().map(|w| f64::from(w.unsigned_abs())).sum::<f64>());
+                norms.fold(0.0, tacit_floats::larger)
+            }
             None => {
                 let euclidean = (row_len as f64).sqrt() * f64::from(facts.norm_bits).exp2();
                 euclidean.min(row_len as f64 * f64::from(facts.magnitude_bits).exp2())
             }
         }
     }
-}
-
-fn absolute_sum(row: &[i32]) -> f64 {
-    row.iter().map(|w| f64::from(w.unsigned_abs())).sum()
 }
 
 impl Interpreter for Bound<'_> {
@@ -100,13 +100,8 @@ impl Interpreter for Bound<'_> {
                 times(factors.iter().map(|f| f.unsigned_abs() as f64).fold(0.0, tacit_floats::larger))
             }
             (Op::ShiftLeft { bits }, _) => worst * f64::from(*bits).exp2(),
-            (Op::ArgMax, _) => {
-                if worst == 0.0 {
-                    0.0
-                } else {
-                    f64::INFINITY
-                }
-            }
+            (Op::ArgMax, _) if worst == 0.0 => 0.0,
+            (Op::ArgMax, _) => f64::INFINITY,
             (Op::Conv2d(_) | Op::Linear(_) | Op::Input, _) => 0.0,
             (Op::MaxPool(_) | Op::AddConst { .. } | Op::Widen | Op::Concat | Op::Slice(_), _) => worst,
             (Op::Pad { .. } | Op::Reshape | Op::Transpose { .. }, _) => worst,

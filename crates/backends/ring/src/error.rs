@@ -101,7 +101,7 @@ pub enum RingError {
 impl RingError {
     /// The error of the ring level behind an error of a back end, if it is one.
     #[must_use]
-    pub fn of(error: &BackendError) -> Option<&Self> {
+    pub fn find_in(error: &BackendError) -> Option<&Self> {
         match error {
             BackendError::Ring(error) => error.downcast_ref(),
             _ => None,
@@ -118,7 +118,7 @@ impl From<RingError> for BackendError {
 /// Attributes an option error of the ring level to a back end.
 #[must_use]
 pub fn of_backend(error: BackendError, backend: &'static str) -> BackendError {
-    match RingError::of(&error) {
+    match RingError::find_in(&error) {
         Some(RingError::Option { name, what }) => {
             BackendError::Option { backend, key: (*name).into(), what: (*what).into() }
         }

@@ -136,10 +136,9 @@ impl RingGraph {
 
     /// Multiplications of one inference in linear layers.
     pub fn macs(&self) -> u64 {
-        let of_nodes = self
-            .linear_nodes()
-            .map(|(id, (_, row))| (self.spec.nodes[id].elements() as u64).saturating_mul(row as u64));
-        of_nodes.fold(0, u64::saturating_add)
+        self.linear_nodes()
+            .map(|(id, (_, row))| (self.spec.nodes[id].elements() as u64).saturating_mul(row as u64))
+            .fold(0, u64::saturating_add)
     }
 
     /// Number of weights of linear layers.
@@ -232,23 +231,17 @@ fn fits(row: &[i32], facts: &WeightFacts) -> bool {
 fn check_interface(spec: &RingSpec) -> Result<(), RingError> {
     spec.interface.check()?;
     let output = &spec.nodes[spec.output];
-    if matches!(output.op, Op::ArgMax) != (spec.interface.output_mode == OutputMode::Top1) {
-        return wrong_interface("output mode");
+    let is_top1 = spec.interface.output_mode == OutputMode::Top1;
+    let rules = [
+        (matches!(output.op, Op::ArgMax) == is_top1, "output mode"),
+        (spec.interface.input_shape == spec.nodes[0].shape, "input shape"),
+        (spec.interface.output_shape == output.shape, "output shape"),
+        (spec.output_multiplier.is_finite() && spec.output_multiplier > 0.0, "output factor"),
+    ];
+    match rules.into_iter().find(|(holds, _)| !holds) {
+        Some((_, what)) => Err(RingError::Interface { what }),
+        None => Ok(()),
     }
-    if spec.interface.input_shape != spec.nodes[0].shape {
-        return wrong_interface("input shape");
-    }
-    if spec.interface.output_shape != output.shape {
-        return wrong_interface("output shape");
-    }
-    if !(spec.output_multiplier.is_finite() && spec.output_multiplier > 0.0) {
-        return wrong_interface("output factor");
-    }
-    Ok(())
-}
-
-fn wrong_interface(what: &'static str) -> Result<(), RingError> {
-    Err(RingError::Interface { what })
 }
 
 fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {
@@ -305,10 +298,8 @@ fn check_fixed(nodes: &[Node], node: &Node) -> Result<(), String> {
         return Ok(());
     };
     let (width, frac) = (node.fixed.width, node.fixed.frac_bits);
-    for &i in &node.inputs {
-        if nodes[i].fixed.frac_bits != input_fixed.frac_bits {
-            return Err("inputs have different scales".into());
-        }
+    if node.inputs.iter().any(|&i| nodes[i].fixed.frac_bits != input_fixed.frac_bits) {
+        return Err("inputs have different scales".into());
     }
     let narrowest = node.inputs.iter().map(|&i| nodes[i].fixed.width).min().unwrap_or(width);
     let (width_ok, wanted_frac) = match &node.op {

@@ -113,12 +113,12 @@ fn options_out_of_range_are_refused() {
         ("round_facts", RingOptions { round_facts: 0, ..default() }),
     ] {
         let error = lower(&model, &options, &price).unwrap_err();
-        assert!(matches!(RingError::of(&error), Some(RingError::Option { name: n, .. }) if *n == name), "{error}");
+        assert!(matches!(RingError::find_in(&error), Some(RingError::Option { name: n, .. }) if *n == name), "{error}");
     }
     // Values that no ring holds.
     let fine = RingOptions { frac_bits: Some(40), ..default() };
     let error = lower(&model, &fine, &price).unwrap_err();
-    assert!(matches!(RingError::of(&error), Some(RingError::NoRing { .. })), "{error}");
+    assert!(matches!(RingError::find_in(&error), Some(RingError::NoRing { .. })), "{error}");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn weights_that_no_integer_holds_are_refused() {
     for frac_bits in [Some(8), None] {
         let options = RingOptions { frac_bits, ..RingOptions::default() };
         let error = lower(&model, &options, &price).unwrap_err();
-        assert!(matches!(RingError::of(&error), Some(RingError::NoRing { .. })), "{error}");
+        assert!(matches!(RingError::find_in(&error), Some(RingError::NoRing { .. })), "{error}");
     }
 }
 
@@ -373,7 +373,7 @@ fn a_lowering_reports_progress_and_can_be_interrupted() {
     let watch = Watch::new(|step| step.done < 2);
     let ended = lower_for(&model, &RingOptions::default(), target, &watch);
     let error = ended.unwrap_err();
-    assert!(matches!(RingError::of(&error), Some(RingError::Graph(GraphError::Interrupted))), "{error}");
+    assert!(matches!(RingError::find_in(&error), Some(RingError::Graph(GraphError::Interrupted))), "{error}");
 }
 
 /// The report states the errors of outputs, and a bound only if it is useful.
@@ -422,8 +422,8 @@ fn samples_of_another_scale_are_warned_of() {
     let unit = tacit_backend_api::seam::Plan::input_unit(&*server).unwrap();
     let small: Vec<f32> = (0..64).map(|i| i as f32 / 64.0).collect();
     let accept = |units| model.interface.accept(&small, units).unwrap();
-    assert!(tacit_backend_api::Faint::of(&accept(Units::Network), unit).is_some());
-    assert_eq!(tacit_backend_api::Faint::of(&model.calibration.samples[0], unit), None);
+    assert!(tacit_backend_api::Faint::detect(&accept(Units::Network), unit).is_some());
+    assert_eq!(tacit_backend_api::Faint::detect(&model.calibration.samples[0], unit), None);
 }
 
 /// Scales that are too coarse for the calibrated values.

@@ -191,7 +191,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     if !(top1 || max_error <= bound + rounding) {
         return Err(unusable(&format!("the answer is off by {max_error:.3e}, where at most {bound:.3e} is stated")));
     }
-    let range = tacit_floats::range(reference.iter().copied()).ends();
+    let range = tacit_floats::range(reference.iter().copied());
     let error_bound = useful_bound(bound, range).filter(|_| !top1);
     let unit = model.output_unit();
     let output = OutputFigures {

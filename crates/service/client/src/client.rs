@@ -322,7 +322,7 @@ impl Client {
         let answers = pairs.map(|((place, revealed), input)| {
             let class = class_told(interface, revealed)?;
             let (values, revealed) = (interface.finish(revealed), revealed.to_vec());
-            let faint = unit.and_then(|unit| Faint::of(input, unit));
+            let faint = unit.and_then(|unit| Faint::detect(input, unit));
             let (part, prepared) = (BatchPart { index: place, inputs }, None);
             Ok(Answer { name, values, class, revealed, faint, online, part, setup, request_to_answer_s, prepared })
         });

@@ -314,7 +314,7 @@ impl Plan {
         let setting =
             Setting { client_threads: threads, server_threads: threads, link, ..self.request.setting.clone() };
         let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
-        let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.of(phase).bytes())).into();
+        let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.phase(phase).bytes())).into();
         json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": index, "predicted": predicted,
             "bytes": bytes, "costs": offer.costs})
     }

@@ -7,13 +7,13 @@ use std::time::Instant;
 use serde::Serialize;
 use tacit_graph::{Model, OutputMode, Watch};
 use tacit_mpc::run_pair;
-use tacit_net::{Channel, Traffic};
+use tacit_net::Channel;
 
-use crate::classes::{agrees, class, is_class_of, root_mean_square, told, useful_bound};
+use crate::classes::{agrees, answer_class, class, is_class_of, root_mean_square, useful_bound};
 use crate::{Backend, BackendError, ConnectionResources, Material, Preparation, ServerModel, Setup, Trust};
 
 /// The result of running both parties.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RunReport {
     /// Inputs with an answer.
     pub inputs: usize,
@@ -77,24 +77,6 @@ pub struct Took {
 }
 
 impl RunReport {
-    fn mean_costs([setup, offline, online]: [Took; 3], steps: BTreeMap<&'static str, f64>) -> Self {
-        Self {
-            inputs: 0,
-            answers_refused: 0,
-            same_class: 0,
-            as_reference: 0,
-            no_number: 0,
-            off: 0.0,
-            error: 0.0,
-            bound: 0.0,
-            stated: None,
-            setup,
-            offline,
-            online,
-            steps,
-        }
-    }
-
     fn compare(&mut self, mode: OutputMode, answer: &[f64], float: &[f64], reference: &[f64]) {
         self.inputs += 1;
         self.same_class += usize::from(agrees(mode, answer, float));
@@ -104,7 +86,7 @@ impl RunReport {
             self.off = tacit_floats::larger(self.off, tacit_floats::largest_distance(answer, reference));
             self.error += (root_mean_square(answer, float) - self.error) / self.inputs as f64;
         } else {
-            let [answer_class, reference_class] = [answer, reference].map(|answer| told(mode, answer));
+            let [answer_class, reference_class] = [answer, reference].map(|answer| answer_class(mode, answer));
             self.as_reference += usize::from(answer_class.is_some() && answer_class == reference_class);
         }
     }
@@ -115,7 +97,7 @@ fn timed<T>(
     channel: &mut Channel,
     phase: impl FnOnce(&mut Channel) -> Result<T, BackendError>,
 ) -> Result<T, BackendError> {
-    let (started, before): (Instant, Traffic) = (Instant::now(), channel.total_traffic());
+    let (started, before) = (Instant::now(), channel.total_traffic());
     let result = phase(channel)?;
     let after = channel.total_traffic();
     total.seconds += started.elapsed().as_secs_f64();
@@ -156,7 +138,7 @@ pub fn run(
     let [offline, online] = [offline, online].map(|took| took.divided_by(inputs.len()));
     let count = inputs.len() as f64;
     let steps = locked(&split).seconds.iter().map(|(step, seconds)| (*step, seconds / count)).collect();
-    let mut ran = RunReport::mean_costs([setup, offline, online], steps);
+    let mut ran = RunReport { setup, offline, online, steps, ..RunReport::default() };
     let mut references = Vec::new();
     for (input, answer) in inputs.into_iter().zip(answers) {
         let Some(answer) = answer else {
@@ -171,7 +153,7 @@ pub fn run(
     if ran.inputs == 0 {
         [ran.off, ran.error] = [f64::NAN; 2];
     }
-    ran.stated = useful_bound(ran.bound, tacit_floats::range(references).ends());
+    ran.stated = useful_bound(ran.bound, tacit_floats::range(references));
     Ok(ran)
 }
 
@@ -254,7 +236,7 @@ mod tests {
     use super::*;
     #[test]
     fn an_answer_that_is_no_number_is_wrong() {
-        let mut ran = RunReport::mean_costs([Took::default(); 3], BTreeMap::new());
+        let mut ran = RunReport::default();
         let float = [0.25, 1.0];
         ran.compare(OutputMode::Logits, &[0.5, 1.0], &float, &float);
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number, ran.off), (1, 1, 0, 0.25));

@@ -27,7 +27,7 @@ use self::runnable_sets::{Running, bootstrappers};
 use self::search::Selection;
 use super::levelled_program::{Emitted, Frame};
 use super::levels::Bootstraps;
-use super::options::{NAME, Options};
+use super::options::{NAME, Options, find_named};
 use super::public::StepRecord;
 use super::settle::{AcceptedChoice, settle};
 use tacit_backend_api::BackendError;
@@ -50,13 +50,13 @@ impl FromStr for Goal {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "latency" => Ok(Self::Latency),
-            "upload" => Ok(Self::Upload),
-            "memory" => Ok(Self::Memory),
-            "balanced" => Ok(Self::Balanced),
-            _ => Err("`latency`, `upload`, `memory` or `balanced`".into()),
-        }
+        let goals = [
+            ("latency", Self::Latency),
+            ("upload", Self::Upload),
+            ("memory", Self::Memory),
+            ("balanced", Self::Balanced),
+        ];
+        find_named(text, &goals)
     }
 }
 

@@ -39,9 +39,7 @@ pub fn agreement(
     let mut a = Agreement { samples: inputs.len(), ..Agreement::default() };
     for (i, x) in inputs.iter().enumerate() {
         let expected = run(&imported.network.graph, x)?;
-        let fixed = graph.input().fixed;
-        let client_input = imported.client_input(x);
-        let ints: Vec<i64> = client_input.iter().map(|&v| fixed.quantize(f64::from(v))).collect();
+        let ints = reference::quantize_unchecked(graph, &imported.client_input(x));
         let out = match seed {
             Some(seed) => {
                 let seed = seed.wrapping_add(i as u64);

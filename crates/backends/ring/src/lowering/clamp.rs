@@ -59,7 +59,7 @@ pub(super) fn clamped(
             Ok(_) => {}
             Err(error)
                 if matches!(error, BackendError::Unsupported { .. })
-                    || matches!(RingError::of(&error), Some(RingError::NoRing { .. })) =>
+                    || matches!(RingError::find_in(&error), Some(RingError::NoRing { .. })) =>
             {
                 refused = Some(error);
             }
@@ -119,13 +119,11 @@ fn insert(model: &Model, clamps: &[Clamp]) -> Result<Model, RingError> {
         if let Some(clamp) = clamps.iter().find(|c| c.node == id) {
             let (name, channels) = (clamped.graph.nodes[last_id].name.clone(), clamped.graph.nodes[last_id].shape[0]);
             let limit = clamp.limit;
-            let ops = match clamp.below {
-                false => vec![affine(channels, -1.0, limit), FloatOp::Relu, affine(channels, -1.0, limit)],
-                true => {
-                    let above = [affine(channels, -1.0, 2.0 * limit), FloatOp::Relu, affine(channels, -1.0, limit)];
-                    [affine(channels, 1.0, limit), FloatOp::Relu].into_iter().chain(above).collect()
-                }
-            };
+            let (mut ops, mut top) = (Vec::new(), limit);
+            if clamp.below {
+                (ops, top) = (vec![affine(channels, 1.0, limit), FloatOp::Relu], 2.0 * limit);
+            }
+            ops.extend([affine(channels, -1.0, top), FloatOp::Relu, affine(channels, -1.0, limit)]);
             for (k, op) in ops.into_iter().enumerate() {
                 let name = format!("{name}.clamp{k}");
                 last_id = clamped.graph.push(&name, op, &[last_id], &[]).map_err(|what| RingError::NoRing { what })?;

@@ -230,7 +230,6 @@ impl Emitter<'_> {
     fn add(&mut self, source: usize, name: &str, op: Op, inputs: &[NodeId], frac: u32) -> Wire {
         let shape = match (&op, inputs.first()) {
             (Op::ArgMax, _) => vec![1],
-            (Op::Reshape, _) | (_, None) => self.graph.nodes[source].shape.clone(),
             (Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::AddConst { .. }, Some(&i)) => self.nodes[i].shape.clone(),
             _ => self.graph.nodes[source].shape.clone(),
         };
@@ -295,6 +294,12 @@ impl Emitter<'_> {
         }
     }
 
+    /// Adds an operation of float node `id` that keeps the scale.
+    fn follow(&mut self, id: usize, op: Op, x: Wire) -> Wire {
+        let graph = self.graph;
+        self.add(id, &graph.nodes[id].name, op, &[x.id], x.frac)
+    }
+
     fn float_node(&mut self, id: usize, node: &FloatNode) -> Result<Wire, RingError> {
         let name = node.name.as_str();
         let input = node.inputs.first().copied().unwrap_or(0);
@@ -312,17 +317,14 @@ impl Emitter<'_> {
             }
             FloatOp::Relu => {
                 let x = self.narrow(input);
-                self.add(id, name, Op::Relu, &[x.id], x.frac)
+                self.follow(id, Op::Relu, x)
             }
             FloatOp::Function(function) => self.function(id, name, input, *function)?,
             FloatOp::MaxPool(w) => {
                 let x = self.narrow(input);
-                self.add(id, name, Op::MaxPool(w.clone()), &[x.id], x.frac)
+                self.follow(id, Op::MaxPool(w.clone()), x)
             }
-            FloatOp::SumPool(w) => {
-                let x = self.wires[input];
-                self.add(id, name, Op::SumPool(w.clone()), &[x.id], x.frac)
-            }
+            FloatOp::SumPool(w) => self.follow(id, Op::SumPool(w.clone()), self.wires[input]),
             FloatOp::Add => self.sum(id, node, Op::Add),
             FloatOp::Sub => self.sum(id, node, Op::Sub),
             FloatOp::Concat => {
@@ -330,23 +332,13 @@ impl Emitter<'_> {
                 let parts: Vec<NodeId> = node.inputs.iter().map(|&i| self.with_frac(i, frac).id).collect();
                 self.add(id, name, Op::Concat, &parts, frac)
             }
-            FloatOp::Slice(s) => {
-                let x = self.wires[input];
-                self.add(id, name, Op::Slice(s.clone()), &[x.id], x.frac)
-            }
+            FloatOp::Slice(s) => self.follow(id, Op::Slice(s.clone()), self.wires[input]),
             FloatOp::Pad { before, after } => {
-                let x = self.wires[input];
                 let op = Op::Pad { before: before.clone(), after: after.clone() };
-                self.add(id, name, op, &[x.id], x.frac)
+                self.follow(id, op, self.wires[input])
             }
-            FloatOp::Reshape => {
-                let x = self.wires[input];
-                self.add(id, name, Op::Reshape, &[x.id], x.frac)
-            }
-            FloatOp::Transpose(perm) => {
-                let x = self.wires[input];
-                self.add(id, name, Op::Transpose { perm: perm.clone() }, &[x.id], x.frac)
-            }
+            FloatOp::Reshape => self.follow(id, Op::Reshape, self.wires[input]),
+            FloatOp::Transpose(perm) => self.follow(id, Op::Transpose { perm: perm.clone() }, self.wires[input]),
             FloatOp::Mul => unreachable!("products are refused before"),
             FloatOp::ArgMax => unreachable!("a checked model holds no arg max"),
         })

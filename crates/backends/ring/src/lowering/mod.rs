@@ -108,39 +108,25 @@ impl Default for RingOptions {
 
 impl RingOptions {
     fn check(&self) -> Result<(), RingError> {
-        for (name, bits) in [
-            ("frac_bits", self.frac_bits),
-            ("weight_bits", self.weight_bits),
-            ("max_frac_bits", Some(self.max_frac_bits)),
-        ] {
-            if bits.is_some_and(|b| b > MAX_FRAC_BITS) {
-                return wrong_option(name, "must be at most 47");
-            }
+        let fits = |bits: Option<u32>| bits.is_none_or(|bits| bits <= MAX_FRAC_BITS);
+        let is_complete = self.weight_bits.is_none() || self.frac_bits.is_some();
+        let is_bound = self.error_bound.is_finite() && self.error_bound >= 0.0;
+        let rules = [
+            ("frac_bits", fits(self.frac_bits), "must be at most 47"),
+            ("weight_bits", fits(self.weight_bits), "must be at most 47"),
+            ("max_frac_bits", fits(Some(self.max_frac_bits)), "must be at most 47"),
+            ("weight_bits", is_complete, "belongs to `frac_bits`: the search chooses both or none"),
+            ("guard_bits", (0.0..=38.0).contains(&self.guard_bits), "must be 0 to 38"),
+            ("error_bound", is_bound, "must be a number from 0"),
+            ("agreement", (0.0..=1.0).contains(&self.agreement), "must be 0 to 1"),
+            ("table_bits", (4..=MAX_TABLE_BITS).contains(&self.table_bits), "must be 4 to 16"),
+            ("round_facts", (1..=31).contains(&self.round_facts), "must be 1 to 31"),
+        ];
+        match rules.into_iter().find(|(_, holds, _)| !holds) {
+            Some((name, _, what)) => Err(RingError::Option { name, what }),
+            None => Ok(()),
         }
-        if self.weight_bits.is_some() && self.frac_bits.is_none() {
-            return wrong_option("weight_bits", "belongs to `frac_bits`: the search chooses both or none");
-        }
-        if !(0.0..=38.0).contains(&self.guard_bits) {
-            return wrong_option("guard_bits", "must be 0 to 38");
-        }
-        if !(self.error_bound.is_finite() && self.error_bound >= 0.0) {
-            return wrong_option("error_bound", "must be a number from 0");
-        }
-        if !(0.0..=1.0).contains(&self.agreement) {
-            return wrong_option("agreement", "must be 0 to 1");
-        }
-        if !(4..=MAX_TABLE_BITS).contains(&self.table_bits) {
-            return wrong_option("table_bits", "must be 4 to 16");
-        }
-        if !(1..=31).contains(&self.round_facts) {
-            return wrong_option("round_facts", "must be 1 to 31");
-        }
-        Ok(())
     }
-}
-
-fn wrong_option(name: &'static str, what: &'static str) -> Result<(), RingError> {
-    Err(RingError::Option { name, what })
 }
 
 /// A lowered model at its owner.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use tacit_floats::Interval;
 use tacit_graph::FEWEST_SAMPLES;
 use tacit_graph::float::FloatOp;
 use tacit_graph::float::run::run_tapped;
@@ -95,7 +96,7 @@ impl RingReport {
     /// Records the largest distance of answers from the fixed-point model in the clear.
     pub fn state_bound(&mut self, bound: f64) {
         if let Some(errors) = &mut self.errors {
-            errors.bound = useful_bound(bound, [0.0, errors.range]);
+            errors.bound = useful_bound(bound, Interval { low: 0.0, high: errors.range });
         }
     }
 }
@@ -311,8 +312,7 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
         problem.watch.tell("comparing each layer with the float network", index, Some(samples.len()))?;
         // Each float tensor is compared with its fixed-point tensors as soon as it is computed.
         let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); model.graph.nodes.len()];
-        let fixed = graph.input().fixed;
-        let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
+        let ints = reference::quantize_unchecked(graph, sample);
         reference::run_tapped(graph, &emitted.weights, &ints, &mut |id, node, values| {
             let source = emitted.origin[id];
             if !matches!(node.op, Op::ArgMax) && !is_half_done(&node.op, &model.graph.nodes[source].op) {
@@ -395,8 +395,7 @@ fn out_of_range(problem: &Problem, emitted: &Emitted) -> Result<Vec<String>, Rin
     let graph = &emitted.graph;
     let mut warnings = Vec::new();
     for sample in problem.model.calibration.samples.iter().take(COMPARED_SAMPLES) {
-        let fixed = graph.input().fixed;
-        let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
+        let ints = reference::quantize_unchecked(graph, sample);
         for out in reference::range_check(graph, &emitted.weights, &ints)? {
             warnings.push(format!("node `{}` reaches {}, its ring allows {}", out.name, out.max_abs, out.limit));
         }

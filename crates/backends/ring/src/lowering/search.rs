@@ -83,8 +83,7 @@ fn quality(
     for i in range {
         problem.watch.tell("choosing scales, attempts", problem.tried.get(), None)?;
         let (sample, expected) = (&calibration.samples[i], &calibration.wanted[i]);
-        let fixed = graph.input().fixed;
-        let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
+        let ints = reference::quantize_unchecked(graph, sample);
         let seed = seed.wrapping_add(i as u64);
         let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, seed, relu_drop)?;
         let scale = graph.output().fixed;

@@ -158,8 +158,13 @@ pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Resul
 /// If the length is wrong, or a value is not finite or outside the range that the model accepts.
 pub fn quantize_input(graph: &RingGraph, input: &[f32]) -> Result<Vec<i64>, RingError> {
     graph.spec().interface.check_input(input)?;
+    Ok(quantize_unchecked(graph, input))
+}
+
+/// Converts as [`quantize_input`] does, without its checks.
+pub(crate) fn quantize_unchecked(graph: &RingGraph, input: &[f32]) -> Vec<i64> {
     let fixed = graph.input().fixed;
-    Ok(input.iter().map(|&x| fixed.quantize(f64::from(x))).collect())
+    input.iter().map(|&x| fixed.quantize(f64::from(x))).collect()
 }
 
 /// Converts the concatenated inputs of a batch as [`quantize_input`] does.

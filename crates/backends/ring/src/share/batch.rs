@@ -9,56 +9,37 @@ pub trait Batch {
     fn n(&self) -> usize;
 }
 
-impl Batch for GateSpec {
-    fn n(&self) -> usize {
-        self.n()
-    }
-}
-
 /// Types that grow with the number of inputs in a batch.
 pub trait Times {
     /// Returns the value for `batch` inputs.
     fn times(&self, batch: usize) -> Self;
 }
 
-impl Times for GateSpec {
-    fn times(&self, batch: usize) -> Self {
-        self.times(batch)
-    }
+macro_rules! gates {
+    ($($gate:ty),*) => {$(
+        impl Batch for $gate {
+            fn n(&self) -> usize {
+                self.n()
+            }
+        }
+
+        impl Times for $gate {
+            fn times(&self, batch: usize) -> Self {
+                self.times(batch)
+            }
+        }
+    )*};
 }
 
-impl Times for WrapSpec {
-    fn times(&self, batch: usize) -> Self {
-        Self { n: batch * self.n, ..*self }
-    }
+macro_rules! widenings {
+    ($($widening:ty),*) => {$(
+        impl Times for $widening {
+            fn times(&self, batch: usize) -> Self {
+                Self { n: batch * self.n, ..*self }
+            }
+        }
+    )*};
 }
 
-impl Batch for DealtGate {
-    fn n(&self) -> usize {
-        self.n()
-    }
-}
-
-impl Times for DealtGate {
-    fn times(&self, batch: usize) -> Self {
-        self.times(batch)
-    }
-}
-
-impl Batch for FssGate {
-    fn n(&self) -> usize {
-        self.n()
-    }
-}
-
-impl Times for FssGate {
-    fn times(&self, batch: usize) -> Self {
-        self.times(batch)
-    }
-}
-
-impl Times for FssWiden {
-    fn times(&self, batch: usize) -> Self {
-        Self { n: batch * self.n, ..*self }
-    }
-}
+gates!(GateSpec, DealtGate, FssGate);
+widenings!(WrapSpec, FssWiden);

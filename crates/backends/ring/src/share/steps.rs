@@ -187,11 +187,11 @@ fn nonlinear<K: StepTypes>(
         return Err(format!("a ring of {width} bits is too narrow for a sign test (at least {MIN_COMPARED_WIDTH})"));
     }
     let mut levels = |levels: Vec<Level>, index| {
-        levels
-            .into_iter()
-            .map(|level| (make.maximum(level.left.len(), width, index), level))
-            .map(|(g, l)| (Arc::new(l), g))
-            .collect()
+        let with_gate = |level: Level| {
+            let gate = make.maximum(level.left.len(), width, index);
+            (Arc::new(level), gate)
+        };
+        levels.into_iter().map(with_gate).collect()
     };
     Ok(match &node.op {
         Op::Relu => Step::Relu(make.relu(n, width, wide, tests_all_bits)?),
