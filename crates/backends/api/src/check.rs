@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_counts_as_wrong() {
+    fn nan_counts_as_wrong() {
         let model = tiny(OutputMode::Logits);
         let mut tally = Tally::default();
         let expected: Vec<f64> = (0..10).map(f64::from).collect();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_a_client_refuses_is_counted_apart() {
+    fn refused_answers_are_counted_apart() {
         let model = tiny(OutputMode::Logits);
         let expected: Vec<f64> = (0..10).map(f64::from).collect();
         let mut tally = Tally::default();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_single_output_is_measured_in_the_range_of_all() {
+    fn error_of_equal_outputs_uses_range_of_all_inputs() {
         let model = tiny(OutputMode::Logits);
         let mut tally = Tally::default();
         for expected in [-4.0, 0.25, 4.0] {

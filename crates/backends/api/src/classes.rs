@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn close_calls_are_likely_to_flip_and_clear_ones_are_not() {
+    fn flip_probability_follows_margin() {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-3;
         // One rival at a distance of one standard deviation of the difference: 15.9 %.
         assert!(near(flip_probability(&[SQRT_2 as f32, 0.0], &[SQRT_2 + 1.0, -1.0]), 0.1587));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_tells_nothing_is_none() {
+    fn useless_bounds_are_none() {
         let interval = |[low, high]: [f64; 2]| Interval { low, high };
         for (bound, range) in [(0.5, [1.0, 2.0]), (0.0, [3.0, 3.0]), (2.0, [-3.0, -3.0]), (0.0, [0.0, 0.0])] {
             assert_eq!(useful_bound(bound, interval(range)), Some(bound), "{range:?}");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_has_no_class_and_flips() {
+    fn nan_has_no_class_and_flips() {
         let nan = f64::NAN;
         for outputs in [vec![nan], vec![nan, 1.0], vec![1.0, nan], vec![]] {
             assert_eq!(class(&outputs), None, "{outputs:?}");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn any_of_tied_classes_is_right() {
+    fn tied_classes_are_right() {
         let outputs = [1.0, 4.0, 4.0];
         assert_eq!(
             [Some(0), Some(1), Some(2), Some(3), None].map(|c| is_class_of(c, &outputs)),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_the_share_and_shrink() {
+    fn wilson_interval_matches_known_values() {
         // Known values of the Wilson interval.
         let [low, high] = interval(0.9, 50);
         assert!((low - 0.7864).abs() < 1e-3, "{low} {high}");

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_that_rounds_to_nothing_is_named() {
+    fn detects_inputs_that_round_to_zero() {
         let tiny: Vec<f32> = (0..100).map(|i| i as f32 * 1e-6).collect();
         let faint = Faint::detect(&tiny, 1.0 / 64.0).unwrap();
         assert_eq!((faint.zeroed, faint.of, faint.step), (99, 99, 1.0 / 64.0));

@@ -439,7 +439,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_tell_cuts_apart() {
+    fn digest_depends_on_part_lengths_and_domain() {
         assert_ne!(digest("a", &[b"xy", b"z"]), digest("a", &[b"x", b"yz"]));
         assert_ne!(digest("a", &[b"x"]), digest("b", &[b"x"]));
     }

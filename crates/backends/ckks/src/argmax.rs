@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_give_the_outputs_back() {
+    fn outputs_invert_matrix() {
         for n in [2, 3, 4, 10, 31, 100] {
             let values: Vec<f64> = (0..n).map(|k| (k as f64 * 1.7).sin()).collect();
             let slots = matrix(n).apply(&values);

@@ -189,7 +189,7 @@ fn regression(name: &str, other_inputs: Option<&str>) -> Option<(Model, Vec<Vec<
 /// Networks that once gave garbage: small ones now answer all accepted inputs, others are refused
 /// with a reason.
 #[test]
-fn networks_that_gave_garbage_give_none() {
+fn regression_networks_give_no_garbage() {
     for (name, options, words) in [
         ("ckks_acasxu", "", "domain=calibrated"),
         ("ckks_acasxu", "domain=calibrated", "the best polynomials give"),
@@ -227,7 +227,7 @@ fn never_negative() -> Model {
 }
 
 #[test]
-fn what_seemed_never_to_change_its_sign_is_not_linear() {
+fn relu_of_positive_samples_is_not_linear() {
     let model = never_negative();
     let mut tally = Tally::default();
     tally.add("positive", &model, "", vec![], 300);
@@ -294,7 +294,7 @@ fn lowering_narrows_the_input_range_to_where_polynomials_hold() {
 
 /// The requested agreement is reached by finer polynomials, or refused with a hint.
 #[test]
-fn the_agreement_that_is_asked_for_holds() {
+fn requested_agreement_is_reached() {
     let model = random_network(3);
     let report = |options: &str| {
         let lowered = Ckks.lower(&model, &options.parse::<Options>().unwrap())?;
@@ -316,7 +316,7 @@ fn the_agreement_that_is_asked_for_holds() {
 /// Networks that are not in the tree: model files (`tacit model import`) in the folder TACIT_NETWORKS.
 #[test]
 #[ignore = "heavy, and needs a folder of model files: see scripts/exports"]
-fn networks_of_a_folder_give_no_silent_wrong_answer() {
+fn folder_networks_give_no_silent_wrong_answer() {
     let folder = std::env::var_os("TACIT_NETWORKS").expect("TACIT_NETWORKS names a folder of .tacit files");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|ending| ending == "tacit"));
@@ -333,7 +333,7 @@ fn networks_of_a_folder_give_no_silent_wrong_answer() {
 
 /// Intervals through forty differences of equal values overflow to infinity.
 #[test]
-fn an_argument_without_a_bound_is_named() {
+fn unbounded_argument_error_has_no_nan() {
     let mut graph = FloatGraph::new("x", vec![2]).unwrap();
     let mut last = 0;
     for _ in 0..40 {

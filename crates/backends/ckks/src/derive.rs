@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generators_reach_all_and_none_is_idle() {
+    fn generators_are_minimal() {
         let needs = [3, 33, 1, 1056, 16_383, 5 * 32];
         let generators = generators(1 << 14, &needs);
         let reach = |generators: &[i64]| {

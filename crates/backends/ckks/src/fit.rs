@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_degree_follows_the_error() {
+    fn degree_grows_with_accuracy() {
         let wide = |x: f64| (4.0 * x).tanh();
         let coarse = fit_within(&wide, 0.05).unwrap();
         let fine = fit_within(&wide, 1e-4).unwrap();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn hops_are_those_of_trying_all() {
+    fn hops_match_brute_force() {
         let mut rng = SplitMix::new(4);
         for n in [16usize, 24, 64] {
             for count in 1..5 {

@@ -122,7 +122,7 @@ mod tests {
 
     /// Random points never leave the intervals, whose ends are not far from them.
     #[test]
-    fn intervals_hold_every_point_and_little_else() {
+    fn intervals_hold_points_tightly() {
         let mut rng = SplitMix::new(4);
         let rows: Vec<Vec<(u32, f32)>> =
             (0..5).map(|_| (0..6).map(|c| (c, rng.range(-1.0, 1.0) as f32)).collect()).collect();

@@ -172,7 +172,7 @@ fn once(
 }
 
 #[test]
-fn keys_go_on_where_they_broke_off_and_are_sent_once() {
+fn upload_resumes_and_keys_are_sent_once() {
     let (model, folder) = (residual(), Folder::new("resume"));
     let (server, _) = both(&model, "rotations=chained");
     let place = TestStore::new(&folder.0, u64::MAX);
@@ -211,7 +211,7 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
 
 /// A name is only a claim: a set in memory belongs to the client that sent it.
 #[test]
-fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
+fn key_sets_in_memory_are_bound_to_their_client() {
     let (model, folder) = (residual(), Folder::new("memory"));
     let (server, _) = both(&model, "rotations=chained");
     // Both clients have the same secret, and so the same name.
@@ -228,7 +228,7 @@ fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
 }
 
 #[test]
-fn sets_of_others_and_sets_without_room_are_refused() {
+fn refuses_key_sets_without_room_and_of_others() {
     let (model, folder) = (residual(), Folder::new("refused"));
     let (server, _) = both(&model, "rotations=chained");
     let refused = |place: &Arc<TestStore>| once(&model, &server, &place.resources()).unwrap_err().to_string();
@@ -278,7 +278,7 @@ fn sets_of_others_and_sets_without_room_are_refused() {
 /// A setup that breaks off before the server's first message is resumed under the same name. A name
 /// without a stored secret is marked as such.
 #[test]
-fn a_name_outlives_a_connection_that_breaks_at_once() {
+fn key_set_name_outlives_broken_connection() {
     let (_, client) = both(&residual(), "rotations=chained");
     let name = |answer: Option<Welcome>| {
         let ask = |channel: &mut Channel| set_up(&client, &ConnectionResources::default(), channel).map(drop);
@@ -303,7 +303,7 @@ fn a_name_outlives_a_connection_that_breaks_at_once() {
 
 /// Keys whose row in the store is deleted are not requested: their file would grow uncounted.
 #[test]
-fn what_is_deleted_before_it_grows_is_not_asked_for() {
+fn deleted_key_set_is_not_requested() {
     let (model, folder) = (residual(), Folder::new("deleted"));
     let (server, _) = both(&model, "rotations=chained");
     let place = TestStore::new(&folder.0, u64::MAX);
@@ -320,7 +320,7 @@ fn what_is_deleted_before_it_grows_is_not_asked_for() {
 }
 
 #[test]
-fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
+fn signs_of_life_keep_client_waiting() {
     let (model, patience) = (residual(), Duration::from_secs(2));
     let (server, client) = both(&model, "rotations=chained");
     let x = input(&model, 8);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_under_way_count_and_only_what_comes_drives_others_out() {
+    fn only_arrived_bytes_evict_idle_sets() {
         let sets = KeySets::default();
         let mut first = sets.reserve(HALF).unwrap();
         assert!(first.add_arrived(HALF));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_in_use_stays_and_two_of_one_name_are_one() {
+    fn used_set_stays_and_names_are_unique() {
         let sets = KeySets::default();
         let name = [7; 32];
         let [a, b] = [sets.reserve(HALF).unwrap(), sets.reserve(HALF).unwrap()];
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_open_while_they_are_used_with_what_memory_there_is() {
+    fn open_files_share_memory_budget() {
         let sets = KeySets::default();
         let states = States::new("open");
         let files = [0, 1, 2].map(|second| states.state_at(second));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_derived_stays_while_there_is_room() {
+    fn derived_keys_are_cached_while_room_lasts() {
         let sets = KeySets::default();
         let derive = |name: u8, bytes: u64| sets.complete(&[name; 32], bytes, || Ok(KeySet::default())).unwrap();
         let find = |name: u8, bytes: u64| sets.complete(&[name; 32], bytes, || Err(BackendError::Stopped));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_goes_when_it_is_asked_to() {
+    fn forget_idle_keeps_used_sets() {
         let sets = KeySets::default();
         let upload = |name: u8| sets.reserve(7).unwrap().fill([name; 32], KeySet::default());
         let derive = |name: u8| sets.complete(&[name; 32], 7, || Ok(KeySet::default())).unwrap();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_checked_once_until_there_is_doubt_or_too_many() {
+    fn checked_files_are_remembered_until_doubt() {
         let sets = KeySets::default();
         let states = States::new("checked");
         let file = states.state_at(MAX_CHECKED);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn images_share_the_grid_and_convolutions_have_few_diagonals() {
+    fn convolutions_have_few_diagonals() {
         let input = [3, 32, 32];
         let n = 1 << 14;
         let layout = |shape: &[usize]| Layout::new(shape, &input, n).unwrap();

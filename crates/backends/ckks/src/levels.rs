@@ -162,7 +162,7 @@ mod tests {
     /// Set A: a layer and its ReLU take all levels between two bootstraps. With fewer levels
     /// bootstraps are also needed inside ReLUs.
     #[test]
-    fn a_composite_takes_one_bootstrap() {
+    fn composite_relu_takes_one_bootstrap() {
         let (program, bootstraps) = (rectified(19), |level_out| Some(Bootstraps { level_in: 4, level_out }));
         let levels = assign_levels(&program, bootstraps(19), 20, 0).unwrap();
         let linear = |id: usize| matches!(program.vectors[id].step, Step::Linear { .. });
@@ -176,7 +176,7 @@ mod tests {
 
     /// Levels that are left free at the end move bootstraps, and may cost more of them.
     #[test]
-    fn bootstraps_come_later_where_levels_are_left_free() {
+    fn free_levels_move_bootstraps_to_end() {
         let bootstraps = Some(Bootstraps { level_in: 3, level_out: 9 });
         let program = residual(9);
         let assigned = |free| assign_levels(&program, bootstraps, 10, free).unwrap();
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn without_bootstraps_levels_are_depths() {
+    fn levels_without_bootstraps_are_depths() {
         let levels = assign_levels(&residual(1), None, 10, 0).unwrap();
         assert_eq!((levels.level, levels.boots.contains(&true)), (vec![8, 7, 6, 5, 4, 3, 2, 1], false));
         assert!(assign_levels(&residual(1), None, 7, 0).is_none());
     }
 
     #[test]
-    fn bootstraps_are_few_and_every_level_holds() {
+    fn residual_network_takes_few_bootstraps() {
         let bootstraps = Some(Bootstraps { level_in: 3, level_out: 7 });
         let program = residual(9);
         let levels = assign_levels(&program, bootstraps, 8, 0).unwrap();

@@ -137,7 +137,7 @@ mod tests {
 
     /// Each linear operation on an image: the matrix agrees with the float level.
     #[test]
-    fn matrices_are_what_the_float_level_computes() {
+    fn matrices_match_float_level() {
         let mut rng = SplitMix::new(5);
         let mut draw = |n: usize| (0..n).map(|_| rng.range(-1.0, 1.0) as f32).collect::<Vec<f32>>();
         let shape = [4, 6, 5];

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_nonsense_is_named() {
+    fn reads_options_and_rejects_invalid_ones() {
         let read = |text: &str| Options::read(&text.parse().unwrap());
         let methods = |text: &str| {
             let options = read(text).unwrap();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_answer_is_borne_by_name_alone() {
+    fn wrong_answers_need_unnoticed_option() {
         let tried = |wrong: usize| TrialCounts { inputs: 20, wrong, ..TrialCounts::default() };
         let judged = Judged {
             samples: Samples { searched: 16, held_out: 20 },
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_samples_are_recommended_for_functions_alone() {
+    fn hint_names_calibrated_domain_for_functions_only() {
         let mut graph = FloatGraph::new("x", vec![1, 4, 4]).unwrap();
         let relu = graph.push("relu", FloatOp::Relu, &[0], &[]).unwrap();
         let window = Window { kernel: [2, 2], stride: [2, 2], pads: [0, 0, 0, 0] };

@@ -21,7 +21,7 @@ fn narrow() -> Model {
 /// A refused answer is an error at the client alone: the connection stays usable, and no byte
 /// reveals the refusal.
 #[test]
-fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
+fn client_refuses_out_of_range_answers_silently() {
     let (server, client) = both(&narrow(), AS_CALIBRATED);
     let [wild, tame] = [vec![4.0; 8], vec![0.05; 8]];
     let inputs = [&tame, &wild, &wild, &tame];
@@ -57,7 +57,7 @@ fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
 }
 
 #[test]
-fn what_is_no_answer_is_refused() {
+fn refuses_invalid_answer_slots() {
     let public = Public::read(both(&narrow(), AS_CALIBRATED).0.public_bytes()).unwrap();
     let unit = public.output.unit;
     for (value, is_taken) in [

@@ -57,7 +57,7 @@ mod tests {
 
     /// 3 x 224 x 224 values are five ciphertexts, eight times 3 x 112 x 112 are two each.
     #[test]
-    fn comparisons_are_counted_by_ciphertexts() {
+    fn counts_comparisons_by_ciphertexts() {
         let mut graph = FloatGraph::new("x", vec![3, 224, 224]).unwrap();
         let relu = graph.push("relu", FloatOp::Relu, &[0], &[]).unwrap();
         let window = Window { kernel: [3, 3], stride: [2, 2], pads: [1, 1, 0, 0] };

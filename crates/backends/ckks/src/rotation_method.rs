@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_are_read_as_they_are_written() {
+    fn ways_round_trip_as_text() {
         for text in ["hoisted", "flat", "paired", "chained", "powers", "3h+2c+f5", "c0", "4096c", "h+f+p3+c+2w4+h"] {
             assert_eq!(text.parse::<Ways>().unwrap().to_string(), text);
         }

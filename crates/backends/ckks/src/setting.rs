@@ -188,7 +188,7 @@ mod tests {
     use tacit_he::ckks::{Bootstrapper, Context, Parameters};
 
     #[test]
-    fn leveled_chains_are_secure_and_as_long_as_asked() {
+    fn leveled_chains_are_secure() {
         for (log, levels) in [(13, 3), (14, 9), (15, 18), (16, 38)] {
             let setting = Setting::leveled(log, levels).unwrap();
             let parameters = Parameters::new(&setting.parameters).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_of_set_a_are_sent_low() {
+    fn input_bytes_limit_level_of_set_a() {
         let [a, b] = [Set::A, Set::B].map(Setting::named);
         assert!(a.input_bytes(8) <= INPUT_BYTES);
         assert!(a.input_bytes(9) > INPUT_BYTES);
@@ -208,7 +208,7 @@ mod tests {
 
     /// The stated depths are those of the library's bootstraps.
     #[test]
-    fn bootstraps_have_the_levels_that_are_stated() {
+    fn bootstrap_levels_match_library() {
         let set = Setting::named(Set::B);
         let parameters = Parameters::new(&set.parameters).unwrap();
         let context = Arc::new(Context::new(&parameters).unwrap());

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_and_sums_do_what_they_say() {
+    fn products_and_sums_match_application() {
         let a = Sparse::from_rows(3, [vec![(0, 2.0), (2, 1.0)], vec![(1, -1.0)]]);
         let b = Sparse::from_rows(2, [vec![(0, 1.0)], vec![(1, 3.0)], vec![(0, 1.0), (1, 4.0)]]);
         let x = [5.0, 7.0];

@@ -70,7 +70,7 @@ pub(super) fn assert_near(server: &Arc<dyn ServerModel>, x: &[f32], answer: &[f6
 }
 
 #[test]
-fn a_residual_network_with_squares_is_answered_within_its_bound() {
+fn residual_network_answers_within_bound() {
     let model = residual();
     for options in ["", "rotations=chained", "rotations=powers"] {
         let (server, client) = both(&model, options);
@@ -90,7 +90,7 @@ fn a_residual_network_with_squares_is_answered_within_its_bound() {
 
 /// Digits below the error never reach the caller, and rounding costs what is stated.
 #[test]
-fn answers_are_rounded_to_the_error_that_is_stated() {
+fn answers_are_rounded_to_stated_error() {
     let model = residual();
     let (server, client) = both(&model, "rotations=chained");
     let (fine, open) = both(&model, "rotations=chained,round=false");
@@ -113,7 +113,7 @@ fn answers_are_rounded_to_the_error_that_is_stated() {
 
 /// The stated memory covers the encoded weights, and is not much more.
 #[test]
-fn the_memory_that_is_stated_holds_the_weights() {
+fn stated_memory_covers_weights() {
     let options = super::options::Options::default();
     let plan = super::plan::plan(&residual(), &options, 0.0, &Watch::default()).unwrap();
     let weights = super::circuit::Circuit::new(&plan).unwrap().memory_bytes() as u64;
@@ -124,7 +124,7 @@ fn the_memory_that_is_stated_holds_the_weights() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_an_error() {
+fn protocol_violations_are_errors() {
     let model = residual();
     let (server, client) = both(&model, "rotations=chained");
     let hello = Hello { name: [7; 32], lasts: false }.to_bytes();
@@ -164,7 +164,7 @@ fn what_breaks_the_rules_is_an_error() {
 }
 
 #[test]
-fn public_parts_that_do_not_hold_together_are_refused() {
+fn damaged_public_parts_do_not_panic() {
     let model = residual();
     let (server, _) = both(&model, "");
     let bytes = server.public_bytes().to_vec();
@@ -180,7 +180,7 @@ fn public_parts_that_do_not_hold_together_are_refused() {
 }
 
 #[test]
-fn inputs_that_leave_the_range_are_noticed() {
+fn strain_reports_inputs_out_of_range() {
     let model = residual();
     let (server, _) = both(&model, "");
     let usual = server.strain(&input(&model, 4)).unwrap();
@@ -198,7 +198,7 @@ fn inputs_that_leave_the_range_are_noticed() {
 }
 
 #[test]
-fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
+fn best_key_set_within_budget_runs() {
     let model = residual();
     let wish = |upload, goal| Wish { budget: Budget { memory: None, upload }, goal, ..Wish::default() };
     let plan = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default());
@@ -234,7 +234,7 @@ fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
 }
 
 #[test]
-fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
+fn refuses_tight_budgets_and_unknown_strategies() {
     let model = residual();
     let refused = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default()).unwrap_err().to_string();
     let with = |memory, upload| Wish { budget: Budget { memory, upload }, ..Wish::default() };
@@ -268,7 +268,7 @@ fn distance(model: &Model, server: &Arc<dyn ServerModel>) -> f64 {
 
 /// A ReLU by a composite sign keeps the bound, and the stated distance from the float network.
 #[test]
-fn relu_is_a_polynomial_or_a_composite() {
+fn relu_is_polynomial_or_composite() {
     let model = activated([1.0; 2], relu);
     let degrees = |server: &Arc<dyn ServerModel>| {
         let report = server.report().unwrap().json();
@@ -293,7 +293,7 @@ fn relu_is_a_polynomial_or_a_composite() {
 
 /// Degrees follow the allowed error; GELU and SiLU are one polynomial, not two.
 #[test]
-fn smooth_activations_are_near_by_one_polynomial() {
+fn smooth_activations_take_one_polynomial() {
     for function in [Function::Sigmoid, Function::Tanh, Function::GeluResidual, Function::SiluResidual] {
         let model = activated([1.0; 2], |graph| {
             let gap = graph.push("f", FloatOp::Function(function), &[1], &[]).unwrap();
@@ -314,7 +314,7 @@ fn smooth_activations_are_near_by_one_polynomial() {
 
 /// Many inputs at once give the same answers as one by one.
 #[test]
-fn rehearsals_are_simulations() {
+fn rehearse_equals_simulate() {
     let model = residual();
     let (server, _) = both(&model, "");
     let inputs: Vec<Vec<f32>> = (0..11).map(|seed| input(&model, seed)).collect();
@@ -342,7 +342,7 @@ fn wide() -> Model {
 
 /// Keys derived from a few masters give answers as near as keys that were sent.
 #[test]
-fn derived_keys_answer_as_those_that_are_sent() {
+fn derived_keys_answer_within_bound() {
     let model = wide();
     let x = [input(&model, 8)];
     let [sent, derived] = [false, true].map(|derive| {
@@ -359,7 +359,7 @@ fn derived_keys_answer_as_those_that_are_sent() {
 
 /// Answers are the float network's classes, and no error bound is stated.
 #[test]
-fn the_best_class_alone_is_told() {
+fn top1_reveals_class_only() {
     let model = telling_the_class(residual());
     let (server, client) = both(&model, "rotations=chained");
     let inputs: Vec<Vec<f32>> = (0..6).map(|seed| input(&model, seed)).collect();
@@ -377,7 +377,7 @@ fn the_best_class_alone_is_told() {
 }
 
 #[test]
-fn the_best_class_costs_what_is_stated() {
+fn top1_traffic_matches_stated_costs() {
     let (server, client) = both(&telling_the_class(residual()), "rotations=chained");
     let x = input(&telling_the_class(residual()), 3);
     let ask = |channel: &mut Channel| {
@@ -405,7 +405,7 @@ fn the_best_class_costs_what_is_stated() {
 
 /// A public part with other slots of outputs, or with the wrong kind of answer, is refused.
 #[test]
-fn public_parts_that_disagree_about_the_answer_are_refused() {
+fn refuses_public_parts_with_inconsistent_answer() {
     let read = |model: &Model| Public::read(both(model, "").0.public_bytes()).unwrap();
     let (all, best) = (read(&residual()), read(&telling_the_class(residual())));
     let refused = |public: Public| Ckks.open(&public.to_bytes().unwrap()).err().map(|e| e.to_string());

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_whether_they_last() {
+    fn hello_round_trips() {
         for lasts in [false, true] {
             let hello = Hello { name: [7; 32], lasts };
             assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_five() {
+    fn welcome_round_trips() {
         let quota = Welcome::Quota { held: 1 << 40, most: 7 };
         for answer in [Welcome::Known, Welcome::Send { there: 3 }, Welcome::Full, quota, Welcome::Busy] {
             assert_eq!(Welcome::from_bytes(&answer.to_bytes()), Ok(answer));

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_range_is_refused() {
+    fn refuses_formats_out_of_range() {
         assert!(FixedPoint { width: 41, frac_bits: 12 }.check().is_err());
         assert!(FixedPoint { width: 1, frac_bits: 0 }.check().is_err());
     }

@@ -84,7 +84,7 @@ mod tests {
     use crate::{FixedPoint, Linear, Node, WeightFacts};
 
     #[test]
-    fn errors_stay_far_below_what_is_truncated() {
+    fn errors_stay_below_truncated_bits() {
         let facts = WeightFacts { frac_bits: 0, magnitude_bits: 4, norm_bits: 8 };
         let mut nodes: Vec<Node> = Vec::new();
         let mut push = |op: Op, inputs: Vec<usize>, width| {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn either_piece_of_a_number_is_one_of_its_neighbours_lines() {
+    fn masked_look_up_uses_neighbouring_lines() {
         let (table, mut farthest) = (lines(), 0);
         assert!(table.check().is_ok());
         assert!((table.index_bits(), table.bits(), table.reserved()) == (2, 4, 4));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_refused() {
+    fn refuses_invalid_lines() {
         for spoil in [
             |t: &mut Table| t.lines.as_mut().unwrap().low = 0,
             |t: &mut Table| t.lines.as_mut().unwrap().low = u32::MAX,

@@ -235,7 +235,7 @@ fn run_both_parties(
 mod tests {
     use super::*;
     #[test]
-    fn an_answer_that_is_no_number_is_wrong() {
+    fn nan_answer_is_wrong() {
         let mut ran = RunReport::default();
         let float = [0.25, 1.0];
         ran.compare(OutputMode::Logits, &[0.5, 1.0], &float, &float);

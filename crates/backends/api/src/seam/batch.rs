@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_as_large_as_memory_allows() {
+    fn batch_size_fits_memory() {
         let costs_with = |peak_memory_bytes| {
             let mut costs = Costs::default();
             costs.online.client.peak_memory_bytes = peak_memory_bytes;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn every_size_has_a_digest_of_its_own() {
+    fn batch_digests_are_distinct() {
         let plans = [[1; 32], [2; 32]];
         let digests: std::collections::BTreeSet<_> =
             plans.iter().flat_map(|plan| (1..=MAX_INPUTS).map(|batch| batch_digest(plan, batch))).collect();

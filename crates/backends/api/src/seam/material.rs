@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn material_of_another_back_end_is_refused() {
+    fn material_is_taken_as_its_own_type_alone() {
         struct Seven;
         impl MaterialPart for Seven {
             fn to_bytes(&self) -> Zeroizing<Vec<u8>> {

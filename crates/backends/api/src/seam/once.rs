@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_of_other_materials_and_masters_are_others() {
+    fn seeds_depend_on_name_and_master() {
         let seed = |master: u8, name_parts: &[&[u8]]| MaterialSeed::derived(&[master; 32], name_parts).into_seed().0;
         assert_eq!(seed(1, &[b"ab", b"c"]), seed(1, &[b"ab", b"c"]));
         assert_ne!(seed(1, &[b"ab", b"c"]), seed(1, &[b"a", b"bc"]));

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_options_name_the_known_ones() {
+    fn unknown_option_error_lists_known_ones() {
         let options: Options = "width=3, depth=x".parse().unwrap();
         let mut reader = options.reader("toy");
         assert_eq!(reader.get::<u32>("width").unwrap(), Some(3));

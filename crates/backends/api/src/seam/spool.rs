@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_give_what_they_took_and_begin_anew() {
+    fn chunks_return_written_bytes_and_rewind() {
         let bytes: Vec<u8> = (0..2 * CHUNK + 77).map(|i| (i * i / 7) as u8).collect();
         let mut chunks = Chunks::default();
         chunks.write_all(&[1; 100]).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_lies_where_the_party_has_a_place() {
+    fn large_data_is_spooled_to_disk() {
         struct Full;
         impl Spools for Full {
             fn spool(&self, bytes: u64) -> Result<Box<dyn Spool>, BackendError> {

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_begins_after_it_was_raised() {
+    fn raised_stop_begins_no_layer() {
         let stop = Stop::default();
         let clone = stop.clone();
         assert!(stop.begin().is_ok());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_end_once_when_it_is_raised_and_not_after_they_are_over() {
+    fn raise_calls_registered_callbacks_once() {
         let (stop, ended) = (Stop::default(), Arc::new(AtomicU64::new(0)));
         let end = |digit: u64| {
             let ended = Arc::clone(&ended);

@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_that_nothing_fits_says_what_would() {
+    fn refuses_budgets_with_smallest_sets() {
         let choice = |name: &str, bytes, seconds| KeySetChoice {
             name: name.into(),
             about: String::new(),

@@ -232,7 +232,7 @@ mod tests {
 
     /// GB to three digits, as printed in the paper.
     #[test]
-    fn static_columns_are_those_of_the_paper() {
+    fn static_columns_match_paper() {
         let single: Vec<String> = table_5().iter().map(|row| gb(row.single)).collect();
         let paper = "40.802 38.292 35.861 33.510 31.239 29.048 26.936 24.904 22.951 21.078 19.285 17.572 15.938 14.384 12.910 11.515";
         assert_eq!(single.join(" "), paper);
@@ -244,7 +244,7 @@ mod tests {
 
     /// Figures agree, up to one unit of the last digit at depth 4.
     #[test]
-    fn dynamic_columns_are_those_of_the_paper() {
+    fn dynamic_columns_match_paper() {
         let rows = table_5();
         let bytes = |row: &BootstrapKeys| Some((row.dynamic.as_ref()?.1, row.paper?[0] * 1_000_000));
         let pairs: Vec<(u64, u64)> = rows.iter().filter_map(bytes).collect();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_stages_need_less_where_levels_are_known() {
+    fn level_aware_stages_need_fewer_bytes() {
         for depth in 1..=16 {
             let keys = stage_keys(depth).unwrap();
             assert!(keys.level_aware <= keys.dynamic, "{keys:?}");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn special_primes_have_room_below() {
+    fn allowed_alphas_fall_with_level() {
         let alphas = allowed_alphas().unwrap();
         assert!(alphas.windows(2).skip(20).all(|w| w[0].largest >= w[1].largest));
         let top = alphas.last().unwrap();

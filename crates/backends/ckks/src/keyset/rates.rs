@@ -118,7 +118,7 @@ mod tests {
     use tacit_he::ckks::{Context, KeyId, KeyKind, NamedSet, Parameters};
 
     #[test]
-    fn bytes_are_those_of_the_library() {
+    fn key_bytes_match_library() {
         let parameters = Parameters::new(&NamedSet::find("B").unwrap().spec()).unwrap();
         let context = Context::new(&parameters).unwrap();
         for level in [3, 7, 12, 18] {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_takes_what_was_measured() {
+    fn measured_rates_reproduce_rotation_time() {
         let took = MeasuredOperations {
             log_degree: 16,
             ntt_s: 1e-4,

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_is_what_adding_up_gives() {
+    fn tally_equals_recomputed_sums() {
         let problem = random_problem(&mut SplitMix::new(1), 4);
         let mut tally = Tally::new(&problem, vec![0; 4]);
         for (class, plan) in [(0, 3), (2, 4), (0, 1), (3, 2), (1, 1), (2, 0)] {
@@ -277,7 +277,7 @@ mod tests {
 
     /// On average the search is within 3 % of the optimum, for budgets that some selection fits.
     #[test]
-    fn the_search_is_near_the_best_of_all() {
+    fn search_is_near_optimum() {
         let (mut sum, mut count) = (0.0, 0.0);
         for seed in 0..12 {
             let problem = random_problem(&mut SplitMix::new(seed), 4);

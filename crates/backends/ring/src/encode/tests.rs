@@ -16,7 +16,7 @@ fn round_trip() {
 }
 
 #[test]
-fn weights_take_the_fewest_bytes_that_hold_them() {
+fn weights_take_fewest_bytes() {
     let (graph, mut weights) = small_model();
     let mut spec = graph.spec().clone();
     for op in spec.nodes.iter_mut().map(|n| &mut n.op) {
@@ -34,7 +34,7 @@ fn weights_take_the_fewest_bytes_that_hold_them() {
 }
 
 #[test]
-fn weights_that_do_not_fit_are_refused() {
+fn refuses_weights_that_do_not_fit() {
     let (graph, weights) = small_model();
     let bytes = weights_to_bytes(&weights);
     let read = |bytes: &[u8]| read_weights(bytes, &graph);
@@ -57,7 +57,7 @@ fn weights_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn the_interface_must_be_that_of_the_graph() {
+fn interface_must_match_graph() {
     let (graph, _) = small_model();
     let changes: [fn(&mut RingSpec); 5] = [
         |s| s.interface.input_shape = vec![16],
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn any_public_part_ends_in_a_result(noise in prop::collection::vec(any::<u8>(), 0..300), position in any::<prop::sample::Index>()) {
+    fn arbitrary_public_parts_do_not_panic(noise in prop::collection::vec(any::<u8>(), 0..300), position in any::<prop::sample::Index>()) {
         // Any bytes from a server must give a value or an error.
         let _ = read_public(&noise);
         let mut public = public_bytes(&small_model().0).unwrap();
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn any_private_part_ends_in_a_result(noise in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_private_parts_do_not_panic(noise in prop::collection::vec(any::<u8>(), 0..100)) {
         let (graph, _) = small_model();
         if let Ok(weights) = read_weights(&noise, &graph) {
             prop_assert_eq!(weights.layers.len(), 2);

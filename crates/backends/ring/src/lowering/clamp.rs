@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn with_clamps_no_accepted_input_can_overflow() {
+    fn clamped_model_cannot_overflow() {
         for output_mode in [OutputMode::Logits, OutputMode::Top1] {
             let mut model = tiny_cnn(output_mode);
             let plain = lowered(&model, &RingOptions::default());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn clamps_leave_what_is_likely_as_it_was() {
+    fn clamps_keep_likely_values() {
         let model = tiny_cnn(OutputMode::Logits);
         let every_node: Vec<Clamp> = (1..model.graph.nodes.len())
             .filter(|&id| model.graph.users()[id].iter().any(|&u| model.graph.nodes[u].op.is_linear()))

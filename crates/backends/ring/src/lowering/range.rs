@@ -162,7 +162,7 @@ mod tests {
     use tacit_graph::rng::SplitMix;
 
     #[test]
-    fn nothing_that_is_accepted_exceeds_its_bound() {
+    fn accepted_inputs_stay_within_bounds() {
         let model = lowered(&tiny_cnn(OutputMode::Logits), &RingOptions::default());
         let bounds = worst_case(&model.graph, &model.weights, model.graph.spec().interface.input.range.ends(), 1);
         let mut rng = SplitMix::new(4);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reshape_keeps_which_elements_a_channel_has() {
+    fn reshape_maps_channel_spans() {
         let spans: Vec<Span> = (0..4).map(|i| [f64::from(i), f64::from(i)]).collect();
         assert_eq!(reshaped(&spans, &[4, 3], &[12])[3..6], [[1.0, 1.0]; 3]);
         assert_eq!(reshaped(&spans, &[4, 3], &[2, 6]), [[0.0, 1.0], [2.0, 3.0]]);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_as_exact_as_they_say() {
+    fn tables_keep_stated_error() {
         for (function, input, result, clips) in [
             (Function::Sigmoid, [3.0, 5.0], 1.0, false),
             (Function::Sigmoid, [30.0, 50.0], 1.0, true),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_take_the_place_of_tables_that_are_too_wide() {
+    fn lines_replace_wide_tables() {
         for (function, input, frac_bits) in [
             (Function::Sigmoid, [6.0, 9.0], 12),
             (Function::Tanh, [3.0, 3.5], 13),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_no_table_is_refused() {
+    fn refuses_inputs_too_large_for_tables() {
         let message = tabulate(Function::Exp, &scales([1e5, 1e5], 1.0)).err().unwrap();
         assert!(message.contains("table_bits"), "{message}");
         assert!(tabulate(Function::Sigmoid, &scales([1e5, 1e5], 1.0)).is_ok(), "it saturates");

@@ -151,7 +151,7 @@ mod tests {
 
     /// A value that no ring holds, behind 60 ReLUs: each of them doubles the demand.
     #[test]
-    fn what_no_ring_holds_is_an_error_behind_any_number_of_relus() {
+    fn refuses_values_beyond_rings_behind_many_relus() {
         let node = |op, inputs: &[usize]| Node {
             name: "n".into(),
             op,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_without_relu_get_a_widening() {
+    fn chain_without_relu_gets_widening() {
         let linear = |frac_bits| {
             let weights = WeightFacts { frac_bits, magnitude_bits: 20, norm_bits: 22 };
             Op::Linear(Linear { out_features: 4, weights })

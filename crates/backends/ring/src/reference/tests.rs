@@ -22,7 +22,7 @@ fn share_truncation_is_within_one_and_unbiased() {
 }
 
 #[test]
-fn a_test_without_low_bits_makes_zeros_of_some_small_values_only() {
+fn relu_drop_zeroes_only_small_values() {
     let (graph, weights) = small_model();
     let x: Vec<i64> = (0..16).collect();
     let mut r = Reference::new(&graph, &weights, &x).unwrap();
@@ -47,7 +47,7 @@ fn a_test_without_low_bits_makes_zeros_of_some_small_values_only() {
 }
 
 #[test]
-fn tap_sees_every_node_and_the_class_is_right() {
+fn tap_sees_every_node() {
     let (graph, weights) = small_model();
     let x: Vec<i64> = (0..16).map(|i| i * 5 - 40).collect();
     let mut node_ids = Vec::new();
@@ -64,7 +64,7 @@ fn tap_sees_every_node_and_the_class_is_right() {
 }
 
 #[test]
-fn range_check_names_the_node_that_overflows() {
+fn range_check_names_overflowing_node() {
     let (graph, weights) = small_model();
     assert_eq!(range_check(&graph, &weights, &[1; 16]).unwrap(), vec![]);
     let overflow = range_check(&graph, &weights, &[1 << 21; 16]).unwrap();
@@ -72,7 +72,7 @@ fn range_check_names_the_node_that_overflows() {
 }
 
 #[test]
-fn wrong_input_is_an_error() {
+fn refuses_invalid_inputs() {
     let (graph, weights) = small_model();
     assert!(run(&graph, &weights, &[0; 15]).is_err());
     assert!(quantize_input(&graph, &[f32::NAN; 16]).is_err());

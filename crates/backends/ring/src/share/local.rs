@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_added_once() {
+    fn server_alone_adds_constants() {
         let n = node(Op::AddConst { value: -3 }, vec![2], 8);
         assert_eq!(apply(Role::Client, &n, &[&vec![1, 2]], &[&[2]], 1), [1, 2]);
         assert_eq!(apply(Role::Server, &n, &[&vec![1, 2]], &[&[2]], 1), [254, 255]);

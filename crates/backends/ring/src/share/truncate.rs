@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_is_what_the_result_would_show() {
+    fn exact_truncations_reach_output() {
         let facts = WeightFacts { frac_bits: 4, magnitude_bits: 4, norm_bits: 8 };
         let (cut, relu, add) = (Op::Truncate { bits: 3 }, Op::Relu, Op::AddConst { value: 5 });
         let linear = Op::Linear(Linear { out_features: 2, weights: facts });
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_make_the_floor() {
+    fn parts_sum_to_floor() {
         let (width, bits, low) = (9, 4, 0x1ff);
         for x in 0..1u64 << width {
             for c in [0, 1, 15, 16, 17, 255, 256, 511] {
