@@ -231,14 +231,13 @@ mod tests {
     use super::*;
     use tacit_graph::{ImportOptions, import, zoo};
 
-    fn tiny(output_mode: OutputMode) -> Model {
-        let options = ImportOptions { output_mode, ..ImportOptions::default() };
-        import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model
+    fn tiny() -> Model {
+        import(&zoo::build("tiny-cnn", 2).unwrap(), &ImportOptions::default()).unwrap().model
     }
 
     #[test]
     fn nan_counts_as_wrong() {
-        let model = tiny(OutputMode::Logits);
+        let model = tiny();
         let mut tally = Tally::default();
         let expected: Vec<f64> = (0..10).map(f64::from).collect();
         let strained = |share| vec![Strain { node: "a".into(), share }, Strain { node: "a".into(), share }];
@@ -258,17 +257,18 @@ mod tests {
 
     #[test]
     fn refused_answers_are_counted_apart() {
-        let model = tiny(OutputMode::Logits);
-        let expected: Vec<f64> = (0..10).map(f64::from).collect();
-        let mut tally = Tally::default();
-        tally.add(&model, expected.clone(), None, vec![], Some(9));
-        let all_refused = tally.finish(true, "").unwrap();
+        let (model, expected) = (tiny(), (0..10).map(f64::from).collect::<Vec<f64>>());
+        let check = |answers: &[Option<Vec<f64>>]| {
+            let mut tally = Tally::default();
+            for answer in answers {
+                tally.add(&model, expected.clone(), answer.clone(), vec![], Some(9));
+            }
+            tally.finish(true, "").unwrap()
+        };
+        let all_refused = check(&[None]);
         assert_eq!((all_refused.answers_refused, all_refused.agreement, all_refused.no_number), (1, 0.0, 0));
-        assert!(all_refused.output_error.is_nan(), "never an error of 0: {all_refused:?}");
-        let mut tally = Tally::default();
-        tally.add(&model, expected.clone(), None, vec![], Some(9));
-        tally.add(&model, expected.clone(), Some(expected), vec![], Some(9));
-        let checked = tally.finish(true, "").unwrap();
+        assert!(all_refused.output_error.is_nan());
+        let checked = check(&[None, Some(expected.clone())]);
         assert_eq!(
             (checked.inputs, checked.answers_refused, checked.agreement, checked.output_error),
             (2, 1, 0.5, 0.0)
@@ -278,20 +278,17 @@ mod tests {
 
     #[test]
     fn error_of_equal_outputs_uses_range_of_all_inputs() {
-        let model = tiny(OutputMode::Logits);
-        let mut tally = Tally::default();
-        for expected in [-4.0, 0.25, 4.0] {
-            tally.add(&model, vec![expected], Some(vec![expected + 0.08]), vec![], None);
-        }
-        let checked = tally.finish(false, "").unwrap();
+        let model = tiny();
+        let check = |pairs: &[[&[f64]; 2]]| {
+            let mut tally = Tally::default();
+            pairs.iter().for_each(|[x, y]| tally.add(&model, x.to_vec(), Some(y.to_vec()), vec![], None));
+            tally.finish(false, "").unwrap()
+        };
+        let checked = check(&[[&[-4.0], &[-3.92]], [&[0.25], &[0.33]], [&[4.0], &[4.08]]]);
         assert!((checked.output_error - 0.01).abs() < 1e-12, "{checked:?}");
         // The same if all outputs of an input are equal.
-        let mut tally = Tally::default();
-        tally.add(&model, vec![1.0, 1.0], Some(vec![1.1, 1.1]), vec![], None);
-        tally.add(&model, vec![1.0, 3.0], Some(vec![1.0, 3.0]), vec![], None);
-        let checked = tally.finish(false, "").unwrap();
+        let checked = check(&[[&[1.0, 1.0], &[1.1, 1.1]], [&[1.0, 3.0], &[1.0, 3.0]]]);
         assert!((checked.output_error - 0.025).abs() < 1e-12, "{checked:?}");
-        assert!(checked.tied == 1, "{checked:?}");
-        assert!(checked.agreement == 1.0, "{checked:?}");
+        assert_eq!((checked.tied, checked.agreement), (1, 1.0));
     }
 }

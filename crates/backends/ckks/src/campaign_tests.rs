@@ -12,6 +12,7 @@ use tacit_graph::{Function, Interval, Model};
 
 use super::Ckks;
 use super::networks_for_tests::{activated, conv, draw, geometry, imported, relu, telling_the_class};
+use super::tests::assert_words;
 use tacit_backend_api::{Backend, DryRun, Options};
 
 #[path = "../../../base/graph/tests/data/mod.rs"]
@@ -62,6 +63,10 @@ fn inputs(model: &Model, [low, high]: [f32; 2], count: usize, rng: &mut SplitMix
 }
 
 impl Tally {
+    fn assert_nothing_wrong(&self) {
+        assert!(self.wrong.is_empty(), "{:#?}", self.wrong);
+    }
+
     /// Lowers a network and tries inputs.
     fn add(&mut self, name: &str, model: &Model, options: &str, extra_inputs: Vec<Vec<f32>>, count: usize) {
         self.networks += 1;
@@ -157,8 +162,8 @@ fn campaign(seeds: std::ops::Range<u64>, count: usize) {
     let Tally { networks, lowered, certain, narrowed, inputs, refused, .. } = tally;
     eprintln!("{lowered} of {networks} lowered, {certain} for certain, {narrowed} on less than they accept");
     eprintln!("{refused} of {inputs} inputs refused, {} wrong", tally.wrong.len());
-    assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
-    assert!(2 * tally.lowered > tally.networks, "refusing everything is no answer: {tally:?}");
+    tally.assert_nothing_wrong();
+    assert!(2 * tally.lowered > tally.networks, "{tally:?}");
 }
 
 #[test]
@@ -197,7 +202,7 @@ fn regression_networks_give_no_garbage() {
     ] {
         let Some((model, _)) = regression(name, None) else { return };
         let error = Ckks.lower(&model, &options.parse().unwrap()).err().expect(name).to_string();
-        assert!(error.contains(words), "{name}: {error}");
+        assert_words(&error, &[words]);
     }
     for (name, inputs) in [
         ("ckks_gemm_leaky_relu", "ckks_gemm_leaky_relu_x.npy"),
@@ -206,9 +211,8 @@ fn regression_networks_give_no_garbage() {
         let Some((model, extra_inputs)) = regression(name, Some(inputs)) else { return };
         let mut tally = Tally::default();
         tally.add(name, &model, "", extra_inputs, 500);
-        assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
-        assert!(tally.certain == 1, "{name}: {tally:?}");
-        assert!(tally.refused == 0, "{name}: {tally:?}");
+        tally.assert_nothing_wrong();
+        assert_eq!((tally.certain, tally.refused), (1, 0), "{name}");
         assert!(tally.inputs > 500, "{name}: {tally:?}");
     }
 }
@@ -231,8 +235,8 @@ fn relu_of_positive_samples_is_not_linear() {
     let model = never_negative();
     let mut tally = Tally::default();
     tally.add("positive", &model, "", vec![], 300);
-    assert!(tally.lowered == 1, "{tally:?}");
-    assert!(tally.wrong.is_empty(), "{tally:?}");
+    tally.assert_nothing_wrong();
+    assert_eq!(tally.lowered, 1);
     let lowered = |options: &str| Ckks.lower(&model, &options.parse().unwrap()).unwrap();
     // Here only samples tell the range of its argument.
     let report = lowered("domain=calibrated,agreement=0,tolerance=0.02").report().unwrap().json();
@@ -263,27 +267,23 @@ fn lowering_narrows_the_input_range_to_where_polynomials_hold() {
     }
     let client = Ckks.open(narrowed.public_bytes()).unwrap();
     let error = client.interface().check_input(&[0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap_err().to_string();
-    assert!(error.contains("20"), "{error}");
-    assert!(client.interface().check_input(&[high; 8]).is_ok(), "the accepted range includes its end {high}");
-    let warnings = format!("{:?}", narrowed.report().unwrap().warnings());
-    assert!(warnings.contains("where the model says -20 to 20"), "{warnings}");
+    assert_words(&error, &["20"]);
+    assert!(client.interface().check_input(&[high; 8]).is_ok());
+    assert_words(&narrowed.report().unwrap().warnings().concat(), &["where the model says -20 to 20"]);
     assert_eq!(narrowed.describe()["certain"], true);
     let again = Ckks.load(narrowed.public_bytes(), &narrowed.private_bytes().unwrap()).unwrap();
     assert_eq!(again.interface().input.range.ends(), [low, high]);
     let mut tally = Tally::default();
     tally.add("narrowed", &model, "", vec![], 300);
-    assert!(tally.certain == 1, "{tally:?}");
-    assert!(tally.refused == 0, "{tally:?}");
-    assert!(tally.wrong.is_empty(), "{tally:?}");
+    tally.assert_nothing_wrong();
+    assert_eq!((tally.certain, tally.refused), (1, 0));
     // The whole range cannot be certain: `domain=calibrated` accepts it with the ranges of samples.
     let error = lower(&model, "domain=accepted").err().unwrap().to_string();
-    assert!(error.contains("domain=calibrated"), "{error}");
-    assert!(error.contains("nobody notices"), "{error}");
+    assert_words(&error, &["domain=calibrated", "nobody notices"]);
     let model = activated([0.1, 4.0], relu);
     let measured = lower(&model, "domain=calibrated,agreement=0").unwrap();
     assert_eq!(measured.interface().input.range.ends(), [-4.0, 4.0]);
-    let warnings = format!("{:?}", measured.report().unwrap().warnings());
-    assert!(warnings.contains("was measured, on"), "{warnings}");
+    assert_words(&measured.report().unwrap().warnings().concat(), &["was measured, on"]);
     assert_eq!(measured.describe()["certain"], false);
     // No client can see that a class is wrong.
     let class = telling_the_class(model);
@@ -296,10 +296,8 @@ fn lowering_narrows_the_input_range_to_where_polynomials_hold() {
 #[test]
 fn requested_agreement_is_reached() {
     let model = random_network(3);
-    let report = |options: &str| {
-        let lowered = Ckks.lower(&model, &options.parse::<Options>().unwrap())?;
-        Ok::<_, tacit_backend_api::BackendError>(lowered.report().expect("it was lowered here").json())
-    };
+    let report =
+        |options: &str| Ckks.lower(&model, &options.parse().unwrap()).map(|lowered| lowered.report().unwrap().json());
     let any = report("agreement=0,tolerance=0.3").unwrap();
     match report("tolerance=0.3") {
         Ok(strict) => {
@@ -308,7 +306,7 @@ fn requested_agreement_is_reached() {
             assert!(strict["output_error"].as_f64().unwrap() <= 0.05);
             assert!(strict["tolerance"].as_f64() <= any["tolerance"].as_f64());
         }
-        Err(error) => assert!(error.to_string().contains("--agreement"), "{error}"),
+        Err(error) => assert_words(&error.to_string(), &["--agreement"]),
     }
     assert!(report("tolerance=0.01").unwrap()["agreement"].as_f64().unwrap() >= 0.99);
 }
@@ -321,14 +319,14 @@ fn folder_networks_give_no_silent_wrong_answer() {
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|ending| ending == "tacit"));
     files.sort();
-    assert!(!files.is_empty(), "there are no .tacit files");
+    assert!(!files.is_empty());
     let mut tally = Tally::default();
     for path in files {
         let model = tacit_graph::file::read(&std::fs::read(&path).unwrap()).unwrap();
         tally.add(&path.file_stem().unwrap().to_string_lossy(), &model, "", vec![], 200);
     }
     eprintln!("{tally:#?}");
-    assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
+    tally.assert_nothing_wrong();
 }
 
 /// Intervals through forty differences of equal values overflow to infinity.

@@ -20,7 +20,7 @@ use super::client::{Keys, Shared};
 use super::model::plan_digest;
 use super::networks_for_tests::{input, residual};
 use super::public::Public;
-use super::tests::{assert_near, both, serve, set_up};
+use super::tests::{assert_near, assert_words, both, serve, set_up};
 use super::wire::{DIGEST, HELLO, HELLO_BYTES, Hello, KEY, WELCOME, WELCOME_BYTES, Welcome, key_digest};
 use tacit_backend_api::seam::{NoRoom, Secrets, UploadName, Uploads};
 use tacit_backend_api::{Backend, BackendError, ClientModel, ConnectionResources, Material, ServerModel};
@@ -101,7 +101,7 @@ impl Uploads for TestStore {
         bytes: u64,
         lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
-        assert!(lasts, "its client keeps secrets");
+        assert!(lasts);
         if bytes > self.max_bytes {
             return Ok(Err(NoRoom { held: 5, most: self.max_bytes }));
         }
@@ -234,8 +234,7 @@ fn refuses_key_sets_without_room_and_of_others() {
     let refused = |place: &Arc<TestStore>| once(&model, &server, &place.resources()).unwrap_err().to_string();
     let small = TestStore::new(&folder.0, 1000);
     let error = refused(&small);
-    assert!(error.contains("keeps 1000 bytes"), "{error}");
-    assert!(error.contains("tacit keyset delete"), "{error}");
+    assert_words(&error, &["keeps 1000 bytes", "tacit keyset delete"]);
     // The server has a set that this client has never made.
     let place = TestStore::new(&folder.0, u64::MAX);
     once(&model, &server, &place.resources()).unwrap();
@@ -295,9 +294,9 @@ fn key_set_name_outlives_broken_connection() {
     assert_eq!(name(Some(Welcome::Busy)).1, first);
     // The server has received a name, and no key.
     let (error, again) = name(Some(Welcome::Known));
-    assert!(again == first, "{error}");
-    assert!(!first.lasts, "{error}");
-    assert!(error.contains("never made"), "{error}");
+    assert_eq!(again, first);
+    assert!(!first.lasts);
+    assert_words(&error, &["never made"]);
     assert_ne!(name(None).1, first);
 }
 
@@ -352,6 +351,6 @@ fn signs_of_life_keep_client_waiting() {
     assert_near(&server, &x, &answer.unwrap());
     // The first client has sent the keys, so only their confirmation is missing.
     let stated = server.costs().setup.down_bytes + server.costs().online.down_bytes;
-    assert_eq!(traffic.received, stated - (DIGEST + HEADER_BYTES) as u64, "signs of life are not counted");
+    assert_eq!(traffic.received, stated - (DIGEST + HEADER_BYTES) as u64);
     assert_eq!((server_traffic.received, server_traffic.sent), (traffic.sent, traffic.received));
 }

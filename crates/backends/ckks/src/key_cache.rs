@@ -244,7 +244,7 @@ mod tests {
         let mut first = sets.reserve(HALF).unwrap();
         assert!(first.add_arrived(HALF));
         drop(first.fill([1; 32], KeySet::default()));
-        assert!(sets.reserve(MAX_KEY_BYTES + 1).is_none(), "never fits");
+        assert!(sets.reserve(MAX_KEY_BYTES + 1).is_none());
         // A request drops no set, but takes room from other requests.
         let reservation = sets.reserve(MAX_KEY_BYTES).unwrap();
         assert!(sets.reserve(1).is_none());
@@ -253,10 +253,10 @@ mod tests {
         let mut second = sets.reserve(MAX_KEY_BYTES).unwrap();
         assert!(second.add_arrived(HALF));
         assert!(sets.find(&[1; 32]).is_some());
-        assert!(second.add_arrived(1), "an idle set makes room");
-        assert!(sets.find(&[1; 32]).is_none(), "idle, and its place is needed");
+        assert!(second.add_arrived(1));
+        assert!(sets.find(&[1; 32]).is_none());
         drop(second);
-        assert!(sets.reserve(MAX_KEY_BYTES).is_some(), "what broke off takes nothing");
+        assert!(sets.reserve(MAX_KEY_BYTES).is_some());
     }
 
     #[test]
@@ -269,8 +269,8 @@ mod tests {
         assert!(sets.reserve(HALF + 1).is_none());
         assert!(sets.reserve(HALF).is_some());
         let mut room = sets.reserve(HALF).unwrap();
-        assert!(room.add_arrived(HALF), "as much as was asked for");
-        assert!(!room.add_arrived(1), "more than was asked for, and nobody to go");
+        assert!(room.add_arrived(HALF));
+        assert!(!room.add_arrived(1));
     }
 
     #[test]

@@ -159,6 +159,14 @@ mod tests {
         program(steps)
     }
 
+    /// Asserts that every vector is read at a level that its readers need.
+    fn assert_holds(program: &Program, levels: &Levels, bootstraps: Option<Bootstraps>) {
+        for (id, vector) in program.vectors.iter().enumerate() {
+            let needed = levels.made_level(id, bootstraps) + vector.step.depth();
+            assert!(vector.step.inputs().iter().all(|&source| levels.level[source] >= needed));
+        }
+    }
+
     /// Set A: a layer and its ReLU take all levels between two bootstraps. With fewer levels
     /// bootstraps are also needed inside ReLUs.
     #[test]
@@ -182,16 +190,9 @@ mod tests {
         let assigned = |free| assign_levels(&program, bootstraps, 10, free).unwrap();
         let last = |levels: &Levels| levels.boots.iter().rposition(|boots| *boots).unwrap();
         let (usual, two, five) = (assigned(0), assigned(2), assigned(5));
-        assert!(last(&usual) < last(&two), "{usual:?} {two:?} {five:?}");
-        assert!(last(&two) < last(&five), "{usual:?} {two:?} {five:?}");
-        assert!(usual.bootstraps() <= two.bootstraps());
-        assert!(two.bootstraps() <= five.bootstraps());
-        for levels in [usual, two, five] {
-            for (id, vector) in program.vectors.iter().enumerate() {
-                let needed = levels.made_level(id, bootstraps) + vector.step.depth();
-                assert!(vector.step.inputs().iter().all(|&source| levels.level[source] >= needed));
-            }
-        }
+        assert!([&usual, &two, &five].is_sorted_by(|a, b| last(a) < last(b)), "{usual:?} {two:?} {five:?}");
+        assert!([&usual, &two, &five].is_sorted_by_key(|levels| levels.bootstraps()));
+        [usual, two, five].iter().for_each(|levels| assert_holds(&program, levels, bootstraps));
     }
 
     #[test]
@@ -206,15 +207,10 @@ mod tests {
         let bootstraps = Some(Bootstraps { level_in: 3, level_out: 7 });
         let program = residual(9);
         let levels = assign_levels(&program, bootstraps, 8, 0).unwrap();
-        let count = |levels: &Levels| levels.bootstraps();
-        assert_eq!(count(&levels), 8);
-        for (id, vector) in program.vectors.iter().enumerate() {
-            for source in vector.step.inputs() {
-                assert!(levels.level[source] >= levels.made_level(id, bootstraps) + vector.step.depth());
-            }
-        }
+        assert_eq!(levels.bootstraps(), 8);
+        assert_holds(&program, &levels, bootstraps);
         // Bootstraps gain nothing here.
-        assert_eq!(count(&assign_levels(&residual(1), bootstraps, 8, 0).unwrap()), 0);
+        assert_eq!(assign_levels(&residual(1), bootstraps, 8, 0).unwrap().bootstraps(), 0);
         // A step is deeper than the levels between two bootstraps.
         assert!(assign_levels(&residual(1), Some(Bootstraps { level_in: 3, level_out: 4 }), 8, 0).is_none());
     }

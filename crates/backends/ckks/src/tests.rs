@@ -63,6 +63,11 @@ fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs:
     asked.unwrap()
 }
 
+/// Asserts that a text has all words.
+pub(super) fn assert_words(text: &str, words: &[&str]) {
+    assert!(words.iter().all(|word| text.contains(word)), "{words:?}: {text}");
+}
+
 /// Asserts that an answer is within the stated bound of the reference.
 pub(super) fn assert_near(server: &Arc<dyn ServerModel>, x: &[f32], answer: &[f64]) {
     let (off, bound) = (largest_distance(&server.reference(x).unwrap(), answer), server.error_bound(&[]));
@@ -140,14 +145,14 @@ fn protocol_violations_are_errors() {
         channel.flush()
     };
     let (_, refused) = run_pair(damage, serve);
-    assert!(matches!(refused, Err(BackendError::Net(_))), "a key of another length");
+    assert!(matches!(refused, Err(BackendError::Net(_))));
     let leave = |channel: &mut Channel| {
         channel.send(HELLO, &hello).unwrap();
         channel.flush().unwrap();
         channel.recv(WELCOME, WELCOME_BYTES).unwrap();
     };
     let (_, refused) = run_pair(leave, serve);
-    assert!(matches!(refused, Err(BackendError::Net(_))), "half a set");
+    assert!(matches!(refused, Err(BackendError::Net(_))));
     let wrong_level = |channel: &mut Channel| {
         set_up(&client, &resources, channel).unwrap();
         let len = client.costs().online.up_bytes as usize - HEADER_BYTES;
@@ -224,9 +229,9 @@ fn best_key_set_within_budget_runs() {
     let options = chosen(&between).options.unwrap();
     let (server, client) = both(&model, &options);
     assert_eq!(server.costs().setup.server.stored_bytes, chosen(&between).bytes);
-    let inputs = [input(&model, 5)];
-    let (result, _) = answers(&server, &client, &inputs);
-    assert_near(&server, &inputs[0], &result[0]);
+    let x = input(&model, 5);
+    let (result, _) = answers(&server, &client, std::slice::from_ref(&x));
+    assert_near(&server, &x, &result[0]);
     // Each key has its reason.
     assert_eq!(between.keys.len(), chosen(&between).keys);
     assert_eq!(between.keys.iter().map(|k| k.bytes).sum::<u64>(), chosen(&between).bytes);
@@ -236,25 +241,27 @@ fn best_key_set_within_budget_runs() {
 #[test]
 fn refuses_tight_budgets_and_unknown_strategies() {
     let model = residual();
-    let refused = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default()).unwrap_err().to_string();
+    let plan = |options: &str, wish: &Wish| design(&model, &options.parse().unwrap(), wish, &Watch::default());
+    let refused = |wish: &Wish| plan("", wish).unwrap_err().to_string();
     let with = |memory, upload| Wish { budget: Budget { memory, upload }, ..Wish::default() };
     assert!(refused(&with(None, Some(1000))).contains("the fewest"));
     // Weights count as well as keys.
     let error = refused(&with(Some(4_000_000), None));
-    assert!(error.contains("encoded weights") && error.contains("bytes of memory with"), "{error}");
+    assert_words(&error, &["encoded weights", "bytes of memory with"]);
     let error = refused(&Wish { strategy: "best".into(), ..Wish::default() });
-    assert!(error.contains("level-aware") && error.contains("strategy"), "{error}");
+    assert_words(&error, &["level-aware", "strategy"]);
     let wish = Wish { strategy: "level-aware".into(), ..Wish::default() };
-    let result = design(&model, &Options::default(), &wish, &Watch::default()).unwrap();
+    let result = plan("", &wish).unwrap();
     assert!(result.choices[result.chosen].name == "level-aware" && result.keys.is_empty());
     // The design's options include all given ones.
-    let result = design(&model, &"margin=3,derive=true".parse().unwrap(), &Wish::default(), &Watch::default()).unwrap();
+    let result = plan("margin=3,derive=true", &Wish::default()).unwrap();
     let runs: Vec<&String> = result.choices.iter().filter_map(|choice| choice.options.as_ref()).collect();
     assert!(runs.iter().all(|options| options.starts_with("margin=3,rotations=")), "{runs:?}");
     assert!(result.front.iter().all(|point| point.options.starts_with("margin=3,rotations=")));
     let count = result.steps.iter().filter(|step| step.diagonals > 0).count();
     let error = Ckks.lower(&model, &"rotations=2h".parse().unwrap()).err().unwrap().to_string();
-    assert!(count > 2 && error.contains("ways for 2 transforms"), "{error}");
+    assert!(count > 2);
+    assert_words(&error, &["ways for 2 transforms"]);
 }
 
 /// Largest distance of the reference from the float network, as a share of the outputs' range.
@@ -287,7 +294,7 @@ fn relu_is_polynomial_or_composite() {
     assert!(coarse < 0.3 && fine < 0.01 && fine < coarse / 5.0, "{coarse} and {fine}");
     for (options, word) in [("relu=polynomial,tolerance=0.001", "degree 63"), ("tolerance=1e-5", "best composite")] {
         let error = Ckks.lower(&model, &options.parse().unwrap()).err().unwrap().to_string();
-        assert!(error.contains(word), "{error}");
+        assert_words(&error, &[word]);
     }
 }
 
@@ -367,13 +374,11 @@ fn top1_reveals_class_only() {
     let expected: Vec<Vec<f64>> = inputs.iter().map(|x| server.reference(x).unwrap()).collect();
     assert_eq!(classes, expected);
     for (x, expected) in inputs.iter().zip(&expected) {
-        assert_eq!(*expected, model.run(x).unwrap());
-        assert_eq!(*expected, server.simulate(x).unwrap());
+        assert_eq!([&model.run(x).unwrap(), &server.simulate(x).unwrap()], [expected; 2]);
     }
-    assert!(expected.iter().any(|class| *class != expected[0]), "more than one class is told: {expected:?}");
-    assert!(server.error_bound(&[]).is_infinite(), "of a class no distance is stated");
-    let report = server.report().unwrap().json();
-    assert_eq!(report["agreement"], 1.0);
+    assert!(expected.iter().any(|class| *class != expected[0]), "{expected:?}");
+    assert!(server.error_bound(&[]).is_infinite());
+    assert_eq!(server.report().unwrap().json()["agreement"], 1.0);
 }
 
 #[test]

@@ -80,8 +80,8 @@ pub fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::spec;
-    use crate::{FixedPoint, Linear, Node, WeightFacts};
+    use crate::fixtures::{node, spec};
+    use crate::{Linear, Node, WeightFacts};
 
     #[test]
     fn errors_stay_below_truncated_bits() {
@@ -94,8 +94,7 @@ mod tests {
                 Op::ShiftLeft { bits } => before + bits,
                 _ => before,
             };
-            let fixed = FixedPoint { width, frac_bits };
-            nodes.push(Node { name: "n".into(), op, inputs, shape: vec![2], fixed });
+            nodes.push(node(op, &inputs, &[2], width, frac_bits));
             nodes.len() - 1
         };
         let linear = || Op::Linear(Linear { out_features: 2, weights: facts });

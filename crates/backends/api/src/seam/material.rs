@@ -117,8 +117,9 @@ mod tests {
         }
         assert_eq!(Material::new(Seven).to_bytes().unwrap().as_slice(), [7]);
         assert!(Material::spooled(Seven).to_bytes().is_err());
-        assert!(Material::spooled(Seven).take::<Seven>().is_ok());
-        assert!(Material::new(Seven).take::<Seven>().is_ok());
+        for material in [Material::spooled(Seven), Material::new(Seven)] {
+            assert!(material.take::<Seven>().is_ok());
+        }
         assert!(matches!(Material::nothing().take::<Seven>(), Err(BackendError::Misuse(_))));
     }
 }

@@ -127,13 +127,13 @@ mod tests {
         }
         let mut head = vec![0; CHUNK + 5];
         chunks.read_exact(&mut head).unwrap();
-        assert_eq!(chunks.chunks.len(), 2, "what was read is gone");
+        assert_eq!(chunks.chunks.len(), 2);
         let mut tail = Vec::new();
         chunks.read_to_end(&mut tail).unwrap();
         assert!([head, tail].concat() == bytes);
-        let mut chunks_in_one = Chunks::default();
-        chunks_in_one.write_all(&bytes).unwrap();
-        assert!(*chunks_in_one.into_bytes() == bytes);
+        let mut whole = Chunks::default();
+        whole.write_all(&bytes).unwrap();
+        assert!(*whole.into_bytes() == bytes);
     }
 
     #[test]
@@ -146,6 +146,6 @@ mod tests {
         }
         assert!(spool(Some(&Full), IN_MEMORY).is_ok());
         assert!(spool(Some(&Full), IN_MEMORY + 1).is_err());
-        assert!(spool(None, u64::MAX).is_ok(), "nothing is taken before it comes");
+        assert!(spool(None, u64::MAX).is_ok());
     }
 }

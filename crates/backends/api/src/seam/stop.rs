@@ -155,12 +155,11 @@ mod tests {
         };
         let _first = stop.on_raise(end(1));
         drop(stop.on_raise(end(10)));
-        assert!(!stop.is_raised());
-        assert!(ended.load(Relaxed) == 0);
+        assert_eq!((stop.is_raised(), ended.load(Relaxed)), (false, 0));
         stop.raise();
         stop.raise();
         assert_eq!((stop.is_raised(), ended.load(Relaxed)), (true, 1));
         drop(stop.on_raise(end(100)));
-        assert_eq!(ended.load(Relaxed), 101, "at once");
+        assert_eq!(ended.load(Relaxed), 101);
     }
 }

@@ -144,6 +144,6 @@ mod tests {
         assert_eq!((small.at(16).log_degree, small.product_s), (16, rates.product_s / 4.0));
         assert!((small.ntt_s - rates.ntt_s / 4.0 * 14.0 / 16.0).abs() < 1e-12);
         let took = MeasuredOperations { ntt_s: 1e-3, ..took };
-        assert!(Rates::measured(&took).product_s > 0.0, "faster than its transforms alone");
+        assert!(Rates::measured(&took).product_s > 0.0);
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     fn refuses_inputs_too_large_for_tables() {
         let message = tabulate(Function::Exp, &scales([1e5, 1e5], 1.0)).err().unwrap();
         assert!(message.contains("table_bits"), "{message}");
-        assert!(tabulate(Function::Sigmoid, &scales([1e5, 1e5], 1.0)).is_ok(), "it saturates");
-        assert!(tabulate(Function::Sqrt, &scales([0.0, 0.0], 0.0)).is_ok(), "a tensor of zeros");
+        assert!(tabulate(Function::Sigmoid, &scales([1e5, 1e5], 1.0)).is_ok());
+        assert!(tabulate(Function::Sqrt, &scales([0.0, 0.0], 0.0)).is_ok());
     }
 }

@@ -147,18 +147,13 @@ fn insert_widen(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FixedPoint, Linear, RingGraph, WeightFacts};
+    use crate::fixtures::{node, spec};
+    use crate::{Linear, RingGraph, WeightFacts};
 
     /// A value that no ring holds, behind 60 ReLUs: each of them doubles the demand.
     #[test]
     fn refuses_values_beyond_rings_behind_many_relus() {
-        let node = |op, inputs: &[usize]| Node {
-            name: "n".into(),
-            op,
-            inputs: inputs.to_vec(),
-            shape: vec![1],
-            fixed: FixedPoint { width: 0, frac_bits: 0 },
-        };
+        let node = |op, inputs: &[usize]| node(op, inputs, &[1], 0, 0);
         let mut nodes = vec![node(Op::Input, &[])];
         nodes.extend((0..60).map(|i| node(Op::Relu, &[i])));
         nodes.push(node(Op::Add, &[60, 60]));
@@ -166,8 +161,7 @@ mod tests {
         *needs.last_mut().unwrap() = 70;
         let mut origin: Vec<usize> = (0..nodes.len()).collect();
         let text = assign(&mut nodes, needs, &mut origin).unwrap_err().to_string();
-        assert!(text.contains("bits"), "{text}");
-        assert!(text.contains("smaller values"), "{text}");
+        assert!(["bits", "smaller values"].iter().all(|words| text.contains(words)), "{text}");
     }
 
     #[test]
@@ -176,13 +170,7 @@ mod tests {
             let weights = WeightFacts { frac_bits, magnitude_bits: 20, norm_bits: 22 };
             Op::Linear(Linear { out_features: 4, weights })
         };
-        let node = |op, inputs: &[usize], frac_bits| Node {
-            name: "n".into(),
-            op,
-            inputs: inputs.to_vec(),
-            shape: vec![4],
-            fixed: FixedPoint { width: 0, frac_bits },
-        };
+        let node = |op, inputs: &[usize], frac_bits| node(op, inputs, &[4], 0, frac_bits);
         let mut nodes = vec![
             node(Op::Input, &[], 12),
             node(linear(12), &[0], 24),
@@ -197,6 +185,6 @@ mod tests {
         assert!(nodes.iter().any(|n| n.op == Op::Widen));
         assert_eq!(nodes[new_ids[5]].op, linear(12));
         assert!(nodes.iter().all(|n| n.fixed.width <= 40));
-        RingGraph::new(crate::fixtures::spec(nodes)).unwrap();
+        RingGraph::new(spec(nodes)).unwrap();
     }
 }

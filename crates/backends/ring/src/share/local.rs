@@ -136,10 +136,10 @@ fn sum_pool(values: &[u64], shape: &[usize], w: &Window, out_shape: &[usize], ma
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FixedPoint;
+    use crate::fixtures::node;
 
-    fn node(op: Op, shape: Vec<usize>, width: u32) -> Node {
-        Node { name: "n".into(), op, inputs: vec![0], shape, fixed: FixedPoint { width, frac_bits: 0 } }
+    fn apply_to(role: Role, op: Op, x: &[u64], shape: &[usize], new_shape: &[usize]) -> Vec<u64> {
+        apply(role, &node(op, &[0], new_shape, 8, 0), &[&x.to_vec()], &[shape], 1)
     }
 
     #[test]
@@ -147,12 +147,12 @@ mod tests {
         let x: Vec<u64> = (0..16).collect();
         let shape = [1usize, 4, 4];
         let slice = Op::Slice(Slice { start: vec![0, 1, 0], step: vec![1, 2, 3], len: vec![1, 2, 2] });
-        assert_eq!(apply(Role::Client, &node(slice, vec![1, 2, 2], 8), &[&x], &[&shape], 1), vec![4, 7, 12, 15]);
+        assert_eq!(apply_to(Role::Client, slice, &x, &shape, &[1, 2, 2]), [4, 7, 12, 15]);
         let pad = Op::Pad { before: vec![0, 1, 0], after: vec![0, 0, 1] };
-        let padded = apply(Role::Client, &node(pad, vec![1, 5, 5], 8), &[&x], &[&shape], 1);
+        let padded = apply_to(Role::Client, pad, &x, &shape, &[1, 5, 5]);
         assert_eq!(padded[..12], [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5]);
         let pool = Op::SumPool(Window { kernel: [3, 3], stride: [2, 2], pads: [1, 1, 0, 0] });
-        let sums = apply(Role::Client, &node(pool, vec![1, 2, 2], 8), &[&x], &[&shape], 1);
+        let sums = apply_to(Role::Client, pool, &x, &shape, &[1, 2, 2]);
         let sum = |rows: std::ops::Range<u64>, columns: std::ops::Range<u64>| -> u64 {
             rows.flat_map(|r| columns.clone().map(move |c| 4 * r + c)).sum()
         };
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn server_alone_adds_constants() {
-        let n = node(Op::AddConst { value: -3 }, vec![2], 8);
-        assert_eq!(apply(Role::Client, &n, &[&vec![1, 2]], &[&[2]], 1), [1, 2]);
-        assert_eq!(apply(Role::Server, &n, &[&vec![1, 2]], &[&[2]], 1), [254, 255]);
+        for (role, sum) in [(Role::Client, [1, 2]), (Role::Server, [254, 255])] {
+            assert_eq!(apply_to(role, Op::AddConst { value: -3 }, &[1, 2], &[2], &[2]), sum);
+        }
     }
 }
