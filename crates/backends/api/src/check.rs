@@ -19,7 +19,7 @@ use crate::{BackendError, DryRun, ServerModel, Strain};
 pub const NEAR: f64 = 0.5;
 
 /// Inputs per chunk.
-const TOGETHER: usize = 64;
+const CHUNK_INPUTS: usize = 64;
 
 /// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -99,8 +99,8 @@ pub fn check(
         return Err(BackendError::Data { what });
     }
     let mut tally = Tally::default();
-    for (i, chunk) in inputs.chunks(TOGETHER).enumerate() {
-        watch.tell("comparing with the float network", i * TOGETHER, Some(inputs.len()))?;
+    for (i, chunk) in inputs.chunks(CHUNK_INPUTS).enumerate() {
+        watch.tell("comparing with the float network", i * CHUNK_INPUTS, Some(inputs.len()))?;
         let accepted: Vec<usize> =
             (0..chunk.len()).filter(|&k| lowered.interface().check_input(&chunk[k]).is_ok()).collect();
         tally.refused += chunk.len() - accepted.len();
@@ -108,7 +108,7 @@ pub fn check(
         let expected: Vec<Vec<f64>> = accepted_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
         let dry_runs = lowered.rehearse(&accepted_inputs)?;
         for ((k, expected), DryRun { answer, strains }) in accepted.iter().zip(expected).zip(dry_runs) {
-            let label = labels.map(|l| l[i * TOGETHER + k]);
+            let label = labels.map(|l| l[i * CHUNK_INPUTS + k]);
             let answer = lowered.check_answer(&answer).is_ok().then_some(answer);
             tally.add(model, expected, answer, strains, label);
         }

@@ -45,16 +45,16 @@ struct Argument {
 }
 
 /// Least width of one side of zero as a share of the other, where calibration hardly saw it.
-const OTHER_SIDE: f64 = 0.25;
+const MIN_SIDE_SHARE: f64 = 0.25;
 
 impl Span {
     /// Widens the range for ReLU: an argument whose sign never changed on samples is not taken for linear.
     fn around_zero(self) -> Self {
         let [low, high] = self.ends();
-        if self.certain || low <= -OTHER_SIDE * high && high >= -OTHER_SIDE * low {
+        if self.certain || low <= -MIN_SIDE_SHARE * high && high >= -MIN_SIDE_SHARE * low {
             return self;
         }
-        let [low, high] = [low.min(-OTHER_SIDE * high), high.max(-OTHER_SIDE * low)];
+        let [low, high] = [low.min(-MIN_SIDE_SHARE * high), high.max(-MIN_SIDE_SHARE * low)];
         Self { middle: f64::midpoint(low, high), half: (high - low) / 2.0, certain: false }
     }
 }

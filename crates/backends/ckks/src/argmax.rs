@@ -20,11 +20,11 @@ use tacit_ring::{FixedPoint, Node, Op, RingGraph, RingSpec};
 use tacit_two_party::cheetah::{self, Cheetah, Plan};
 
 /// Bits below the outputs' range that are compared.
-const FRACTION: u32 = 16;
+const COMPARED_BITS: u32 = 16;
 /// Outputs that differ by less than this share of their range count as tied.
-pub(super) const LEAST: f64 = 1.0 / (1 << FRACTION) as f64;
+pub(super) const TIED_SHARE: f64 = 1.0 / (1 << COMPARED_BITS) as f64;
 /// Most outputs that can be compared.
-const MAX: usize = 1 << 12;
+const MAX_OUTPUTS: usize = 1 << 12;
 
 /// Returns the number of slots for `n` outputs, after which they repeat.
 pub(super) const fn period(n: usize) -> usize {
@@ -72,9 +72,9 @@ impl ArgMax {
     /// Too few outputs, too many, or parameters that leave too little room.
     pub fn new(n: usize, parameters: &Parameters) -> Result<Self, BackendError> {
         let (prime, scale) = (parameters.primes()[0] as f64, parameters.scale(1).to_f64());
-        let width = FRACTION + (prime / scale).log2().ceil() as u32;
-        if !(2..=MAX).contains(&n) || period(n) > parameters.degree() / 2 {
-            return wrong(format!("the best of {n} outputs: 2 to {MAX} are compared"));
+        let width = COMPARED_BITS + (prime / scale).log2().ceil() as u32;
+        if !(2..=MAX_OUTPUTS).contains(&n) || period(n) > parameters.degree() / 2 {
+            return wrong(format!("the best of {n} outputs: 2 to {MAX_OUTPUTS} are compared"));
         }
         if f64::from(width) > prime.log2().floor() || prime >= 50f64.exp2() {
             return wrong(format!("shares of {width} bits from a prime of {:.0}", prime.log2()));

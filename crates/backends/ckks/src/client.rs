@@ -20,12 +20,12 @@ use tacit_backend_api::{BackendError, ClientSide, Material};
 use tacit_two_party::cheetah::{self, ClientParty};
 
 /// Pause between looks whether another connection's setup has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// First byte of a stored secret: the version of how the secret key follows from the seed behind it. The key
 /// set's name comes last.
 const SECRET_VERSION: u8 = 2;
-const SEED: usize = 16;
+const SEED_BYTES: usize = 16;
 
 /// State that connections of one model share.
 pub(super) struct Shared {
@@ -57,7 +57,7 @@ impl Keys {
     }
 
     pub fn from_stored(context: &Arc<Context>, stored: &[u8], may_be_uploaded: bool) -> Option<Self> {
-        let (seed, name) = stored.strip_prefix(&[SECRET_VERSION])?.split_first_chunk::<SEED>()?;
+        let (seed, name) = stored.strip_prefix(&[SECRET_VERSION])?.split_first_chunk::<SEED_BYTES>()?;
         let name = Zeroizing::new(UploadName::try_from(name).ok()?);
         let secret = SecretKey::generate(context, &mut Prg::from_seed(Seed(*seed)));
         Some(Self { secret: Arc::new(secret), name, may_be_uploaded })
@@ -88,7 +88,7 @@ impl Shared {
             match self.keys.try_lock() {
                 Ok(keys) => return Ok(keys),
                 Err(TryLockError::WouldBlock) if stop.is_raised() => return Err(BackendError::Stopped),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_PAUSE),
                 Err(TryLockError::Poisoned(_)) => return Err(BackendError::Misuse("a setup broke down before")),
             }
         }

@@ -24,7 +24,7 @@ use tacit_backend_api::BackendError;
 /// Matrices of at most so many entries are always merged.
 const FEW_ENTRIES: usize = 1 << 18;
 /// A larger merged matrix may have so many times the entries of its factors.
-const GROWTH: usize = 4;
+const MAX_GROWTH: usize = 4;
 /// Most entries of all matrices together: 8 bytes each.
 const MAX_ENTRIES: usize = 1 << 29;
 /// Highest degree up to which products of a tensor with itself are merged.
@@ -32,10 +32,10 @@ const MAX_DEGREE: usize = 7;
 /// Largest coefficient beside a square: it multiplies errors.
 const MAX_LINEAR: f64 = 1024.0;
 /// Most calibration samples for ranges, and most multiplications to run them.
-const SAMPLES: usize = 64;
+const MAX_SAMPLES: usize = 64;
 const SAMPLE_WORK: u64 = 4_000_000_000;
 /// Factor on a certain range, for errors of the arithmetic.
-const CERTAIN: f64 = 1.01;
+const CERTAIN_MARGIN: f64 = 1.01;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Samples {
@@ -122,7 +122,7 @@ pub(super) fn emit(
         Samples::All => model.calibration.samples.len(),
         Samples::Searched => model.calibration.split(graph).0.len(),
     };
-    let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(available);
+    let count = graph.runs_within(SAMPLE_WORK).clamp(1, MAX_SAMPLES).min(available);
     let mut e = Emitter {
         graph,
         options,
@@ -229,7 +229,7 @@ impl Emitter<'_> {
         }
         let mut expr = self.expr(source)?;
         let (factors, merged) = (expr.entries() + map.matrix.entries(), expr.entries_mapped(&map.matrix));
-        if merged > FEW_ENTRIES && merged > GROWTH * factors {
+        if merged > FEW_ENTRIES && merged > MAX_GROWTH * factors {
             let vector = self.vector(source)?;
             expr = Expr::from_vector(vector, &self.vectors[vector]);
         }
@@ -355,7 +355,7 @@ impl Emitter<'_> {
     fn known_range(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> KnownRange {
         let certain = certain.map(intervals::ends).filter(|ends| ends.iter().all(|end| end.is_finite()));
         if let (Domain::Accepted, Some(ends)) = (self.options.domain, certain) {
-            return KnownRange { ends, margin: CERTAIN, certain: true };
+            return KnownRange { ends, margin: CERTAIN_MARGIN, certain: true };
         }
         let ends = intervals::ends(self.slots.iter().flat_map(|slots| values(slots)).map(|v| [v, v]));
         let sampled = KnownRange { ends, margin: self.options.margin, certain: false };

@@ -37,7 +37,7 @@ pub(super) struct Draft<'a> {
 }
 
 /// Bytes of a server process without any model. Measured: 24 to 26 MB.
-const PROGRAM: u64 = 26 << 20;
+const PROGRAM_BYTES: u64 = 26 << 20;
 
 /// Adds an eighth for gaps that the allocator cannot return to the system. Measured
 /// (`scripts/server_memory.py`) for SqueezeNet with squares, 3.12 GB without gaps: 2.42 GB with one thread,
@@ -201,7 +201,7 @@ impl<'a> Draft<'a> {
         let primes = (parameters.primes().len() + parameters.special_primes().len()) as u64;
         // Twiddle factors for both directions, each with its quotient by the prime.
         let tables = 32 * self.frame.context.degree() as u64 * primes;
-        PROGRAM + self.matrices + tables
+        PROGRAM_BYTES + self.matrices + tables
     }
 
     /// Adds products by level and number.

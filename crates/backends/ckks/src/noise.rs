@@ -11,10 +11,10 @@ use super::layout::{Layout, moves};
 use super::program::{Program, Step};
 
 /// Calibration samples, and draws of errors on each.
-const SAMPLES: usize = 4;
-const DRAWS: u64 = 4;
+const MAX_SAMPLES: usize = 4;
+const DRAWS_PER_SAMPLE: u64 = 4;
 /// Deviation of a coefficient of a fresh error, with the rounding of the encoding.
-const FRESH: f64 = 3.26;
+const FRESH_DEVIATION: f64 = 3.26;
 /// Least bits of rounded diagonals.
 const DIAGONAL_BITS: i32 = 34;
 
@@ -58,7 +58,7 @@ pub(super) fn step_deviation(
     let (vector, place) = (&program.vectors[id], &places[id]);
     let rounding = slot_deviation(context, rounding_deviation(context.degree()), place.scale.to_f64());
     let deviation = match &vector.step {
-        Step::Input => slot_deviation(context, FRESH, place.scale.to_f64()),
+        Step::Input => slot_deviation(context, FRESH_DEVIATION, place.scale.to_f64()),
         Step::Linear { parts, .. } => parts.iter().fold(rounding, |sum, (source, matrix)| {
             let rows = matrix.rows() as f64;
             let switched = slot_deviation(
@@ -102,11 +102,11 @@ pub(super) fn run_with_errors(program: &Program, deviations: &[f64], input: &[f3
 
 /// Root mean square error of the result's slots, over draws on calibration samples.
 pub(super) fn result_deviation(program: &Program, deviations: &[f64], model: &Model) -> f64 {
-    let samples = &model.calibration.samples[..SAMPLES.min(model.calibration.samples.len())];
+    let samples = &model.calibration.samples[..MAX_SAMPLES.min(model.calibration.samples.len())];
     let (mut sum, mut count) = (0.0, 0usize);
     for sample in samples {
         let exact = program.run(to_doubles(sample), |_, _: &mut Vec<f64>| {});
-        for draw in 0..DRAWS {
+        for draw in 0..DRAWS_PER_SAMPLE {
             let result = run_with_errors(program, deviations, sample, &mut SplitMix::new(draw));
             let unit = &program.output().scale;
             sum += result.iter().zip(&exact).zip(unit).map(|((a, b), unit)| ((a - b) / unit).powi(2)).sum::<f64>();

@@ -9,7 +9,7 @@ use super::plan::Plan;
 use tacit_backend_api::{DryRun, Strain};
 
 /// Largest slot that a bootstrap restores: beyond it, the sine is not linear.
-const BOOTSTRAPPED: f64 = 4.0;
+const MAX_BOOTSTRAPPED_SLOT: f64 = 4.0;
 
 fn input_rng(input: &[f32]) -> SplitMix {
     SplitMix::new(input.iter().fold(0u64, |sum, v| sum.rotate_left(7) ^ u64::from(v.to_bits())))
@@ -83,7 +83,7 @@ impl Plan {
         match self.public.compared {
             Some(n) => {
                 // Round to the bits that are compared: nearer outputs are tied.
-                let step = self.public.output.unit * argmax::LEAST;
+                let step = self.public.output.unit * argmax::TIED_SHARE;
                 let outputs = argmax::outputs(&values, n as usize);
                 argmax::class(&outputs.iter().map(|v| (v / step).round()).collect::<Vec<_>>())
             }
@@ -93,7 +93,7 @@ impl Plan {
 
     /// The largest `|slot|` that is computed rightly.
     fn limit(&self, id: usize) -> f64 {
-        let bootstrapped = if self.places[id].boots { BOOTSTRAPPED } else { f64::INFINITY };
+        let bootstrapped = if self.places[id].boots { MAX_BOOTSTRAPPED_SLOT } else { f64::INFINITY };
         let limit = self.program.vectors[id].limit.unwrap_or(f64::INFINITY);
         tacit_floats::smaller(self.largest_slot(id), tacit_floats::smaller(bootstrapped, limit))
     }

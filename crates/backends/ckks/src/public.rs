@@ -15,7 +15,7 @@ use tacit_backend_api::{BackendError, Costs, Numerics};
 pub(super) const VERSION: u32 = 9;
 /// Largest distance of decrypted slots from a valid answer, as a share of the outputs' range: far above any
 /// expected error.
-const STRAY: f64 = 0.125;
+const MAX_STRAY: f64 = 0.125;
 /// Most keys that a network may ask for.
 const MAX_KEYS: usize = 4096;
 /// Most bytes of keys that a client makes and sends.
@@ -217,7 +217,7 @@ impl Public {
     /// # Errors
     /// [`BackendError::Answer`] for slots that no valid answer has.
     pub fn answer(&self, slots: &[Complex]) -> Result<Vec<f64>, BackendError> {
-        if !self.output.holds(slots, STRAY.max(8.0 * self.relative)) {
+        if !self.output.holds(slots, MAX_STRAY.max(8.0 * self.relative)) {
             return Err(refusal());
         }
         let Port { slots: places, unit, .. } = &self.output;

@@ -15,7 +15,7 @@ pub(super) struct FailedChoice {
 
 pub(super) const MAX_OFF: f64 = 0.05;
 /// Output error, as a share of the range, from which on outputs are useless.
-const WORTHLESS: f64 = 0.5;
+const WORTHLESS_ERROR: f64 = 0.5;
 /// Larger shares are not shown in digits.
 const MAX_SHOWN: f64 = 10.0;
 
@@ -68,7 +68,7 @@ pub(super) fn refusal(FailedChoice { options, judged }: &FailedChoice) -> Backen
     } else {
         let agreement = judged.agreement.map_or(1.0, |share| share.min(judged.expected.map_or(1.0, |e| e.share)));
         let share = (100.0 * agreement).floor() / 100.0;
-        let fewer = match (*output_error <= WORTHLESS, agreement < min_agreement) {
+        let fewer = match (*output_error <= WORTHLESS_ERROR, agreement < min_agreement) {
             (false, _) => {
                 "where features differ much in size, normalise each of them at the start of the network; ".into()
             }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tacit_he::HeError;
 use tacit_he::ckks::{Method, TransformPlan};
 
-const MAX: usize = 4096;
+const MAX_TRANSFORMS: usize = 4096;
 
 /// Which steps have keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,8 +154,8 @@ impl FromStr for Ways {
                 _ if steps == Steps::Hoisted => return Err(wrong()),
                 _ => Some(babies.parse().ok().filter(|log: &u8| *log < 32).ok_or_else(wrong)?),
             };
-            if count == 0 || ways.len() + count > MAX {
-                return Err(format!("1 to {MAX} transforms, not {}", ways.len().saturating_add(count)));
+            if count == 0 || ways.len() + count > MAX_TRANSFORMS {
+                return Err(format!("1 to {MAX_TRANSFORMS} transforms, not {}", ways.len().saturating_add(count)));
             }
             ways.extend(std::iter::repeat_n(Way { steps, log_babies }, count));
         }

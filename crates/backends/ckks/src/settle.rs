@@ -24,16 +24,16 @@ const MARGINS: [f64; 3] = [1.25, 2.0, 4.0];
 /// Tolerances that are tried, as shares of the allowed one.
 const TOLERANCES: [f64; 3] = [1.0, 0.25, 0.0625];
 /// Output error above which finer polynomials do not help.
-const HOPELESS: f64 = 100.0 * MAX_OFF;
+const HOPELESS_ERROR: f64 = 100.0 * MAX_OFF;
 /// Narrower ranges, as shares of the way from the accepted range to that of the samples. The narrowest is
 /// first: it shows whether anything holds.
-const NARROWER: [f64; 3] = [1.0, 1.0 / 3.0, 2.0 / 3.0];
+const NARROWING_SHARES: [f64; 3] = [1.0, 1.0 / 3.0, 2.0 / 3.0];
 /// Certain scales are taken if their error is at most so many times as large.
-const DEARER: f64 = 4.0;
+const MAX_ERROR_RATIO: f64 = 4.0;
 /// Factor on the largest measured error: other inputs may err more.
-const ROOM: f64 = 4.0;
+const UNTRIED_FACTOR: f64 = 4.0;
 /// Ranges that differ by a smaller share count as the same.
-const ALIKE: f64 = 0.02;
+const ALIKE_SHARE: f64 = 0.02;
 
 pub(super) struct SettledModel<'m> {
     pub model: Cow<'m, Model>,
@@ -107,7 +107,7 @@ fn has_functions(model: &Model) -> bool {
 /// The stated error for a measured `off`: a power of two, since `off` depends on the weights and little of it
 /// is published.
 pub(super) fn published_error(off: f64) -> f64 {
-    if off > 0.0 { (ROOM * off).log2().ceil().exp2() } else { 0.0 }
+    if off > 0.0 { (UNTRIED_FACTOR * off).log2().ceil().exp2() } else { 0.0 }
 }
 
 pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
@@ -125,7 +125,7 @@ impl Search<'_> {
             return Ok(SettledModel { model: full_range.model, choice });
         }
         let mut narrowest = None;
-        for share in NARROWER {
+        for share in NARROWING_SHARES {
             let Some(model) = narrowed(&full_range.model, share) else { break };
             let ranged = RangedModel::new(Cow::Owned(model))?;
             match self.first(&ranged, &choices)? {
@@ -156,7 +156,7 @@ impl Search<'_> {
             let accepted = self.first(&ranged, &[certain])?;
             choice = match (accepted, choice) {
                 (Some(accepted), Some(calibrated))
-                    if accepted.plan.public.error > DEARER * calibrated.plan.public.error =>
+                    if accepted.plan.public.error > MAX_ERROR_RATIO * calibrated.plan.public.error =>
                 {
                     Some(calibrated)
                 }
@@ -209,7 +209,7 @@ impl Search<'_> {
         emitted.setting(options)?;
         let judged = judge.judge_program(emitted.program());
         if !holds(&judged, options, model) {
-            let hopeless = judged.output_error > HOPELESS || judged.output_error.is_nan();
+            let hopeless = judged.output_error > HOPELESS_ERROR || judged.output_error.is_nan();
             self.record_failure(options, judged);
             return Ok(if hopeless { Tried::Hopeless } else { Tried::Fails });
         }
@@ -219,7 +219,7 @@ impl Search<'_> {
         let approximation = match model.interface.output_mode {
             // Few inputs come near a polynomial's worst point, so the measured error may be far too small.
             OutputMode::Logits => {
-                published_error(tacit_floats::larger(judged.max_deviation, emitted.largest_error() / ROOM))
+                published_error(tacit_floats::larger(judged.max_deviation, emitted.largest_error() / UNTRIED_FACTOR))
             }
             OutputMode::Top1 => 0.0,
         };
@@ -310,7 +310,7 @@ fn narrowed(model: &Model, share: f64) -> Option<Model> {
         true => samples[end] as f32,
         false => (accepted[end] + share * (samples[end] - accepted[end])) as f32,
     });
-    if width(samples).is_nan() || width(samples) >= (1.0 - ALIKE) * width(accepted) {
+    if width(samples).is_nan() || width(samples) >= (1.0 - ALIKE_SHARE) * width(accepted) {
         return None;
     }
     let mut model = model.clone();

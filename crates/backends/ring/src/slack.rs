@@ -7,9 +7,9 @@ use super::{Op, RingGraph};
 /// A layer's error is below a unit of the truncated result by this many bits: at most half a unit, plus an
 /// eighth if the server rounds its share ([`rounded`]). The error's deviation is a tenth of a unit, besides
 /// two fifths from the truncation itself.
-const MARGIN: u32 = 1;
+const MARGIN_BITS: u32 = 1;
 /// Largest error of a layer in units, independent of its readers: wide rings need some.
-const ANYWHERE: u32 = 64;
+const MIN_ERROR_UNITS: u32 = 64;
 
 /// Low bits of each node's tensor that all its readers drop by inexact truncations; `None` for a tensor that
 /// nothing reads. `passes` names operations before a truncation, and the bits that they cost.
@@ -30,12 +30,12 @@ fn dropped_bits(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Optio
     dropped
 }
 
-/// The error that each node's tensor may have. If all readers shift `f` of its bits out, the error is `2^(f -
-/// MARGIN)` units, from 1 to `max_error` (at least 1). It is 1 before an exact truncation, whose result would
-/// show the error, and before other operations.
+/// The error that each node's tensor may have. If all readers shift `f` of its bits out, the error is `2^(f
+/// - MARGIN_BITS)` units, from 1 to `max_error` (at least 1). It is 1 before an exact truncation, whose
+/// result would show the error, and before other operations.
 pub fn errors(graph: &RingGraph, exact: &[bool], max_error: u32) -> Vec<u32> {
     let errors = dropped_bits(graph, exact, passes).into_iter().map(|bits| {
-        let units = 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
+        let units = 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN_BITS).min(31);
         units.min(u64::from(max_error)) as u32
     });
     errors.collect()
@@ -66,7 +66,7 @@ pub fn rounding_error(bits: u32) -> u32 {
 pub(super) fn layer_errors(graph: &RingGraph, max_error: u32) -> Vec<f64> {
     let errors = errors(graph, &exact_truncations(graph), max_error);
     let layer_errors =
-        errors.into_iter().map(|error| (error + rounding_error(rounded(error))).max(max_error.min(ANYWHERE)));
+        errors.into_iter().map(|error| (error + rounding_error(rounded(error))).max(max_error.min(MIN_ERROR_UNITS)));
     layer_errors.map(f64::from).collect()
 }
 

@@ -8,9 +8,9 @@ use zeroize::Zeroizing;
 use crate::BackendError;
 
 /// Data above this size is buffered on disk if the party has [`Spools`].
-const IN_MEMORY: u64 = 64 << 20;
+const MAX_MEMORY_BYTES: u64 = 64 << 20;
 /// Bytes of memory per allocation.
-const CHUNK: usize = 1 << 18;
+const CHUNK_BYTES: usize = 1 << 18;
 
 /// Takes a stream of material. The only seek is to the start: it discards all bytes.
 pub trait MaterialPlace: Write + Seek + Send {}
@@ -55,11 +55,11 @@ impl Chunks {
 
 impl Write for Chunks {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.chunks.back().is_none_or(|chunk| chunk.len() == CHUNK) {
-            self.chunks.push_back(Zeroizing::new(Vec::with_capacity(CHUNK)));
+        if self.chunks.back().is_none_or(|chunk| chunk.len() == CHUNK_BYTES) {
+            self.chunks.push_back(Zeroizing::new(Vec::with_capacity(CHUNK_BYTES)));
         }
         let chunk = self.chunks.back_mut().expect("there is one now");
-        let count = bytes.len().min(CHUNK - chunk.len());
+        let count = bytes.len().min(CHUNK_BYTES - chunk.len());
         chunk.extend_from_slice(&bytes[..count]);
         Ok(count)
     }
@@ -100,13 +100,13 @@ impl Spool for Chunks {
     }
 }
 
-/// Opens a buffer, in memory if `spools` is `None` or `bytes` is at most [`IN_MEMORY`].
+/// Opens a buffer, in memory if `spools` is `None` or `bytes` is at most [`MAX_MEMORY_BYTES`].
 ///
 /// # Errors
 /// [`BackendError::Spool`] if there is no space.
 pub(super) fn spool(spools: Option<&dyn Spools>, bytes: u64) -> Result<Box<dyn Spool>, BackendError> {
     match spools {
-        Some(spools) if bytes > IN_MEMORY => spools.spool(bytes),
+        Some(spools) if bytes > MAX_MEMORY_BYTES => spools.spool(bytes),
         _ => Ok(Box::<Chunks>::default()),
     }
 }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn chunks_return_written_bytes_and_rewind() {
-        let bytes: Vec<u8> = (0..2 * CHUNK + 77).map(|i| (i * i / 7) as u8).collect();
+        let bytes: Vec<u8> = (0..2 * CHUNK_BYTES + 77).map(|i| (i * i / 7) as u8).collect();
         let mut chunks = Chunks::default();
         chunks.write_all(&[1; 100]).unwrap();
         chunks.rewind().unwrap();
@@ -125,7 +125,7 @@ mod tests {
         for piece in bytes.chunks(1001) {
             chunks.write_all(piece).unwrap();
         }
-        let mut head = vec![0; CHUNK + 5];
+        let mut head = vec![0; CHUNK_BYTES + 5];
         chunks.read_exact(&mut head).unwrap();
         assert_eq!(chunks.chunks.len(), 2);
         let mut tail = Vec::new();
@@ -144,8 +144,8 @@ mod tests {
                 Err(BackendError::Spool { what: format!("no room for {bytes}") })
             }
         }
-        assert!(spool(Some(&Full), IN_MEMORY).is_ok());
-        assert!(spool(Some(&Full), IN_MEMORY + 1).is_err());
+        assert!(spool(Some(&Full), MAX_MEMORY_BYTES).is_ok());
+        assert!(spool(Some(&Full), MAX_MEMORY_BYTES + 1).is_err());
         assert!(spool(None, u64::MAX).is_ok());
     }
 }

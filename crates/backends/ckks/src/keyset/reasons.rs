@@ -11,7 +11,7 @@ use super::runnable_sets::Running;
 use tacit_backend_api::BackendError;
 
 /// Most nodes that a reason names.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Why the chosen set contains a key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,10 +47,10 @@ pub struct Chain {
     pub switches: usize,
 }
 
-/// Up to [`NAMED`] names, and how many more there are.
+/// Up to [`MAX_NAMED`] names, and how many more there are.
 fn names(nodes: &[String]) -> String {
-    let listed = nodes.iter().take(NAMED).map(|node| format!("`{node}`")).collect::<Vec<_>>().join(", ");
-    match nodes.len().saturating_sub(NAMED) {
+    let listed = nodes.iter().take(MAX_NAMED).map(|node| format!("`{node}`")).collect::<Vec<_>>().join(", ");
+    match nodes.len().saturating_sub(MAX_NAMED) {
         0 => listed,
         count => format!("{listed} and {count} more"),
     }

@@ -6,7 +6,7 @@ use super::problem::{Plan, Problem};
 use super::{Budget, Cost, Goal};
 
 /// Selections of the front from which pairs of changes start.
-const STARTS: usize = 6;
+const MAX_STARTS: usize = 6;
 
 /// A plan for each class, and the resulting costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,7 +138,8 @@ pub(super) fn find_best(problem: &Problem, front: &[Selection], budget: Budget, 
     };
     let mut starts: Vec<&Selection> = front.iter().collect();
     starts.sort_by(|a, b| cost(a).rising(&cost(b)));
-    let improvements = starts.into_iter().take(STARTS).map(|start| improve(problem, start.picked.clone(), &cost, true));
+    let improvements =
+        starts.into_iter().take(MAX_STARTS).map(|start| improve(problem, start.picked.clone(), &cost, true));
     let best = improvements.min_by(|a, b| cost(a).rising(&cost(b)))?;
     budget.holds(best.bytes, best.memory).then_some(best)
 }

@@ -15,9 +15,9 @@ use super::{Problem, RingOptions, Target, range};
 use crate::{Op, RingError};
 use tacit_backend_api::BackendError;
 
-const ROOM: std::ops::RangeInclusive<i32> = 0..=10;
+const ROOM_LOGS: std::ops::RangeInclusive<i32> = 0..=10;
 /// Medium scales at which prices are compared.
-const TYPICAL: Scheme = Scheme::Relative { activations: 7, weights: 9, most: 12 };
+const TYPICAL_SCHEME: Scheme = Scheme::Relative { activations: 7, weights: 9, most: 12 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Clamp {
@@ -36,12 +36,12 @@ pub(super) fn clamped(
     watch: &Watch,
 ) -> Result<Model, BackendError> {
     let plain = RingOptions { clamp: false, ..options.clone() };
-    let scheme = options.frac_bits.map_or(TYPICAL, |f| Scheme::fixed(f, options.weight_bits.unwrap_or(f)));
+    let scheme = options.frac_bits.map_or(TYPICAL_SCHEME, |f| Scheme::fixed(f, options.weight_bits.unwrap_or(f)));
     let emitted = emit::emit(&Problem::new(model, &plain, watch), &scheme, false)?;
     let mut tried = Vec::new();
     let mut best: Option<(f64, Model)> = None;
     let mut refused = None;
-    for room in ROOM {
+    for room in ROOM_LOGS {
         watch.tell("choosing clamps, attempts", tried.len(), None)?;
         let clamps = find(model, options, &emitted, f64::from(room).exp2());
         if tried.contains(&clamps) {

@@ -19,13 +19,13 @@ const COARSEST: i32 = 4;
 /// The same for random inputs, whose errors average out more than those of real inputs.
 const COARSEST_GUESSED: i32 = 6;
 /// How often demands are tightened because of the held-out samples.
-const TIGHTENED: usize = 3;
+const MAX_TIGHTENINGS: usize = 3;
 /// Seed offset for judging, with other simulated errors than the search.
-const JUDGED: u64 = 1 << 32;
+const JUDGE_SEED_OFFSET: u64 = 1 << 32;
 /// Most multiplications for schemes that are only reported.
-const LOOK_WORK: u64 = 2_000_000_000;
+const MAX_LOOK_WORK: u64 = 2_000_000_000;
 /// Share of the cost that a test of fewer bits must save to be worth its error.
-const WORTH: f64 = 0.01;
+const MIN_SAVING: f64 = 0.01;
 /// Most bits by which the precision of weights may exceed that of activations.
 const WEIGHTS_ABOVE: i32 = 4;
 
@@ -125,7 +125,7 @@ pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, Back
     let mut best = search.cheapest(demands)?;
     let mut quality = search.judge(best)?;
     // The search's own samples give too good a result.
-    for _ in 0..TIGHTENED {
+    for _ in 0..MAX_TIGHTENINGS {
         if problem.held_out.is_empty() || quality.flips <= 1.0 - options.agreement {
             break;
         }
@@ -140,7 +140,7 @@ pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, Back
 /// Quality of a scheme on the held-out samples (or else on those of the search), with other simulated errors.
 pub(super) fn judge(problem: &Problem, scheme: &Scheme, relu_drop: u32) -> Result<Quality, RingError> {
     let judges = if problem.held_out.is_empty() { &problem.searched } else { &problem.held_out };
-    let (emitted, seed) = (emit(problem, scheme, false)?, problem.options.seed.wrapping_add(JUDGED));
+    let (emitted, seed) = (emit(problem, scheme, false)?, problem.options.seed.wrapping_add(JUDGE_SEED_OFFSET));
     quality(problem, &emitted, relu_drop, judges.clone(), seed)
 }
 
@@ -268,7 +268,7 @@ impl<'a> Search<'a> {
             for weights in [scales.weights, scales.weights + 1] {
                 let trial = Trial { weights, relu_drop, ..scales };
                 let Some((_, cost)) = self.computable(trial)? else { continue };
-                if cost < (1.0 - WORTH) * least_cost
+                if cost < (1.0 - MIN_SAVING) * least_cost
                     && self.accepts(trial, reachable, demands)?
                     && self.compiles(trial)?
                 {
@@ -303,7 +303,7 @@ impl<'a> Search<'a> {
     /// then sees the knee of the trade-off.
     fn look_around(&mut self, chosen: Trial) -> Result<(), BackendError> {
         let sample_work = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
-        let affordable = (LOOK_WORK / sample_work.max(1)) as usize;
+        let affordable = (MAX_LOOK_WORK / sample_work.max(1)) as usize;
         for step in [2, 1, -1, 4].into_iter().take(affordable) {
             let activations = chosen.activations + step;
             if (self.coarsest..=FINEST).contains(&activations) {

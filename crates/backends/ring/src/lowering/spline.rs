@@ -18,7 +18,7 @@ use super::tabulated::{Argument, Scales, Tabulated, cut, exceed};
 use crate::{Lines, Table};
 
 /// Places in a piece where its line is compared with the function.
-const PLACES: i64 = 32;
+const PLACES_PER_PIECE: i64 = 32;
 /// Widest number in bits, and most fraction bits of a result.
 const MAX_BITS: [i32; 2] = [30, 40];
 
@@ -109,10 +109,10 @@ impl Samples {
     fn new(function: &Curve, scales: &Scales, count: i64, low: u32, centre: i64, frac: u32) -> Self {
         let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
         let domain_start = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
-        let spacing = f64::from(low).exp2() / PLACES as f64;
-        let origin = (count / 2 + 1) * PLACES;
+        let spacing = f64::from(low).exp2() / PLACES_PER_PIECE as f64;
+        let origin = (count / 2 + 1) * PLACES_PER_PIECE;
         let argument = |place: i64| (centre as f64 + place as f64 * spacing) * unit;
-        let places = -origin..(count / 2) * PLACES + 1;
+        let places = -origin..(count / 2) * PLACES_PER_PIECE + 1;
         let first_place = places.clone().find(|&place| argument(place) >= domain_start).unwrap_or(-origin);
         let values = places.map(|place| {
             let x = argument(place);
@@ -140,11 +140,11 @@ fn build_lines(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u3
     let (mut entries, mut slopes) = (vec![0; count as usize], vec![0; count as usize]);
     let mut error = 0f64;
     for piece in -count / 2..count / 2 {
-        let of_piece = |place: i64| samples.get(piece * PLACES + place);
-        let first_place = (samples.first_place - piece * PLACES).max(-PLACES);
-        let first_place = if first_place < PLACES { first_place } else { 0 };
+        let of_piece = |place: i64| samples.get(piece * PLACES_PER_PIECE + place);
+        let first_place = (samples.first_place - piece * PLACES_PER_PIECE).max(-PLACES_PER_PIECE);
+        let first_place = if first_place < PLACES_PER_PIECE { first_place } else { 0 };
         // The topmost piece is reserved.
-        let last_place = if piece == count / 2 - 1 { 0 } else { PLACES };
+        let last_place = if piece == count / 2 - 1 { 0 } else { PLACES_PER_PIECE };
         let start = first_place.min(last_place - 1);
         let slope =
             (of_piece(last_place).centre - of_piece(start).centre) / ((last_place - start) as f64 * samples.length);

@@ -10,7 +10,7 @@ use crate::fixed::ring_mask;
 use crate::{Node, Op};
 
 /// Fewest elements per thread.
-pub(super) const PART: usize = 1 << 15;
+pub(super) const MIN_PART_LEN: usize = 1 << 15;
 
 /// The share of the tensor of a local `node` for a batch of concatenated inputs. Inputs may be in wider rings
 /// than the result. The server adds public constants.
@@ -42,7 +42,8 @@ pub(super) fn for_each_input(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u
 fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) -> Vec<u64> {
     let mask = ring_mask(node.fixed.width);
     let (values, shape): (&[u64], &[usize]) = (inputs[0], shapes[0]);
-    let map = |f: &(dyn Fn(u64) -> u64 + Sync)| values.par_iter().with_min_len(PART).map(|&v| f(v) & mask).collect();
+    let map =
+        |f: &(dyn Fn(u64) -> u64 + Sync)| values.par_iter().with_min_len(MIN_PART_LEN).map(|&v| f(v) & mask).collect();
     match &node.op {
         Op::Add => zip(inputs[0], inputs[1], mask, u64::wrapping_add),
         Op::Sub => zip(inputs[0], inputs[1], mask, u64::wrapping_sub),
@@ -73,12 +74,12 @@ fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) ->
 }
 
 fn zip(a: &[u64], b: &[u64], mask: u64, f: fn(u64, u64) -> u64) -> Vec<u64> {
-    a.par_iter().zip(b).with_min_len(PART).map(|(&x, &y)| f(x, y) & mask).collect()
+    a.par_iter().zip(b).with_min_len(MIN_PART_LEN).map(|(&x, &y)| f(x, y) & mask).collect()
 }
 
 /// `values[index]` for every index.
 pub(super) fn gather(values: &[u64], index: &[u32], mask: u64) -> Vec<u64> {
-    index.par_iter().with_min_len(PART).map(|&i| values[i as usize] & mask).collect()
+    index.par_iter().with_min_len(MIN_PART_LEN).map(|&i| values[i as usize] & mask).collect()
 }
 
 /// Row-major positions that a slice keeps.

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 use tacit_graph::geometry::Window;
 
-use super::local::{PART, concat_batch, for_each_input, gather, window_range};
+use super::local::{MIN_PART_LEN, concat_batch, for_each_input, gather, window_range};
 use crate::fixed::ring_mask;
 
 /// One round of comparisons on the current list of values.
@@ -27,10 +27,11 @@ impl Level {
         let (pairs, len) = (self.left.len(), old.len() / batch);
         concat_batch(batch, |input| {
             let (results, old) = (&results[input * pairs..], &old[input * len..]);
-            let values = self.next.par_iter().with_min_len(PART).map(|&i| match (i as usize).checked_sub(pairs) {
-                None => results[i as usize],
-                Some(j) => old[j],
-            });
+            let values =
+                self.next.par_iter().with_min_len(MIN_PART_LEN).map(|&i| match (i as usize).checked_sub(pairs) {
+                    None => results[i as usize],
+                    Some(j) => old[j],
+                });
             values.collect()
         })
     }
@@ -38,7 +39,7 @@ impl Level {
     /// `left - right` of the pairs of each of `batch` inputs.
     pub(super) fn difference(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
         for_each_input(list, batch, |list| {
-            let pairs = self.left.par_iter().zip(&self.right).with_min_len(PART);
+            let pairs = self.left.par_iter().zip(&self.right).with_min_len(MIN_PART_LEN);
             pairs.map(|(&a, &b)| list[a as usize].wrapping_sub(list[b as usize]) & ring_mask(width)).collect()
         })
     }

@@ -146,7 +146,7 @@ pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Res
                     node: id,
                     name: node.name.clone(),
                     op: node.op.name(),
-                    what: if is_final_function(graph, id) { format!("{CUT}; or: {what}") } else { what },
+                    what: if is_final_function(graph, id) { format!("{CUT_ADVICE}; or: {what}") } else { what },
                 }
             }),
         })
@@ -154,7 +154,7 @@ pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Res
 }
 
 /// Advice for a network that ends with a function.
-const CUT: &str = "only sums and copies follow this function: cut the network in front of it, at the logit (`onnx.utils.extract_model`, \
+const CUT_ADVICE: &str = "only sums and copies follow this function: cut the network in front of it, at the logit (`onnx.utils.extract_model`, \
                    with the tensor that it reads as the output), and apply it and what follows to the answer";
 
 /// Whether node `id` is a function of each element with only free operations behind it, such as the sigmoid
