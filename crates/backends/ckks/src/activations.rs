@@ -163,18 +163,10 @@ impl Emitter<'_> {
     fn push_composite(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, sign: &Sign) -> Wire {
         let (stages, error) = (&sign.stages, relu_error(sign, ranged));
         let (range, certain) = (tacit_floats::largest_magnitude(ranged.ends()), argument.span.certain);
-        let node = &self.graph.nodes[id];
-        let shape = node.shape.clone();
+        let shape = self.graph.nodes[id].shape.clone();
         let n = shape.iter().product();
-        self.approximations.push(Approximation {
-            node: node.name.clone(),
-            op: node.op.name(),
-            range: [-range, range],
-            certain,
-            degrees: stages.iter().map(Polynomial::degree).collect(),
-            largest: range,
-            error,
-        });
+        let degrees = stages.iter().map(Polynomial::degree).collect();
+        self.record(id, [-range, range], certain, degrees, range, error);
         let argument = self.push_linear(argument.source, shape.clone(), &argument.expr, Some([range, 0.0]));
         // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
@@ -198,6 +190,12 @@ impl Emitter<'_> {
         self.vector_wire(product)
     }
 
+    fn record(&mut self, id: NodeId, range: [f64; 2], certain: bool, degrees: Vec<usize>, largest: f64, error: f64) {
+        let node = &self.graph.nodes[id];
+        let (node, op) = (node.name.clone(), node.op.name());
+        self.approximations.push(Approximation { node, op, range, certain, degrees, largest, error });
+    }
+
     fn argument(&mut self, source: NodeId) -> Result<Argument, BackendError> {
         let expr = self.expr(source)?;
         let span = self.span(&expr);
@@ -207,17 +205,8 @@ impl Emitter<'_> {
     fn push_fit(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, fit: Fit) -> Wire {
         let Fit { polynomial, error } = fit;
         let certain = argument.span.certain;
-        let node = &self.graph.nodes[id];
-        self.approximations.push(Approximation {
-            node: node.name.clone(),
-            op: node.op.name(),
-            range: ranged.ends(),
-            certain,
-            degrees: vec![polynomial.degree()],
-            largest: ranged.top,
-            error,
-        });
-        let shape = node.shape.clone();
+        self.record(id, ranged.ends(), certain, vec![polynomial.degree()], ranged.top, error);
+        let shape = self.graph.nodes[id].shape.clone();
         let argument =
             self.push_linear(argument.source, shape.clone(), &argument.expr, Some([ranged.half, ranged.middle]));
         self.vectors[argument].limit = Some(1.0);

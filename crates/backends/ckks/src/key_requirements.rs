@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tacit_graph::{Model, OutputMode};
-use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merge_needs};
+use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, SwitchKey, merge_needs};
 use tacit_net::TrafficModel;
 
 use super::argmax::ArgMax;
@@ -290,18 +290,13 @@ impl<'a> Draft<'a> {
     ) -> Result<Costs, BackendError> {
         let context = &self.frame.context;
         let stored = key_bytes(context, keys, 0)?;
-        let largest = keys
-            .iter()
-            .map(|k| key_bytes(context, std::slice::from_ref(k), 0))
-            .max_by_key(|b| *b.as_ref().unwrap_or(&0));
-        let largest = largest.transpose()?.unwrap_or(0);
+        let packed_bytes = |key: &KeyRecord| SwitchKey::packed_bytes(context, key.id());
+        let largest = keys.iter().map(packed_bytes).max().unwrap_or(0) as u64;
         let secret = 8 * (context.degree() * (context.parameters().levels() + 1)) as u64;
         let mut traffic = TrafficModel::default();
         traffic.up(HELLO_BYTES);
         traffic.down(WELCOME_BYTES);
-        for key in keys {
-            traffic.up(key_bytes(context, std::slice::from_ref(key), DIGEST)? as usize);
-        }
+        keys.iter().for_each(|key| traffic.up(packed_bytes(key) + DIGEST));
         traffic.down(DIGEST);
         let arg_max_costs = arg_max.map(|arg_max| cheetah::costs(&arg_max.plan)).unwrap_or_default();
         arg_max.iter().for_each(|arg_max| TrafficOf::setup(&arg_max.plan, &mut traffic));

@@ -11,7 +11,7 @@ pub(super) trait Value: Copy + Send + Sync {
     fn of(value: f64) -> Self;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    fn under(self, polynomial: &Polynomial) -> Self;
+    fn evaluate(self, polynomial: &Polynomial) -> Self;
 }
 
 impl Value for f64 {
@@ -27,7 +27,7 @@ impl Value for f64 {
         self * other
     }
 
-    fn under(self, polynomial: &Polynomial) -> Self {
+    fn evaluate(self, polynomial: &Polynomial) -> Self {
         polynomial.at(self)
     }
 }
@@ -47,7 +47,7 @@ impl Value for [f64; LANES] {
         self
     }
 
-    fn under(self, polynomial: &Polynomial) -> Self {
+    fn evaluate(self, polynomial: &Polynomial) -> Self {
         polynomial.at_each(self)
     }
 }

@@ -100,7 +100,7 @@ impl Step {
             Self::Quadratic { argument, square, linear, constant } => {
                 map_slots(&slots[*argument], &|i, v| quadratic(v, square[i], linear[i], constant[i]))
             }
-            Self::Polynomial { argument, polynomial } => map_slots(&slots[*argument], &|_, v| v.under(polynomial)),
+            Self::Polynomial { argument, polynomial } => map_slots(&slots[*argument], &|_, v| v.evaluate(polynomial)),
             Self::Product { factors: [a, b] } => map_slots(&slots[*a], &|i, v| v.times(slots[*b][i])),
         }
     }

@@ -83,7 +83,7 @@ pub(super) fn settle<'m>(
         // A margin is meant for the ranges of samples.
         requested.domain = Domain::Calibrated;
     }
-    let functions = has_functions(model);
+    let functions = model.graph.nodes.iter().any(|node| is_function(&node.op));
     let search =
         Search { requested: &requested, watch, tried: 0, best: None, broken: None, functions, unbounded: false };
     let ranged = RangedModel::new(Cow::Borrowed(model))?;
@@ -98,10 +98,6 @@ pub(super) fn settle<'m>(
         let error = if functions && domain != Domain::Calibrated { add_hint(error, &model.graph) } else { error };
         refused_cost::add_cost(error, &model.graph)
     })
-}
-
-fn has_functions(model: &Model) -> bool {
-    model.graph.nodes.iter().any(|node| is_function(&node.op))
 }
 
 /// The stated error for a measured `off`: a power of two, since `off` depends on the weights and little of it
@@ -140,10 +136,8 @@ impl Search<'_> {
     }
 
     fn only<'m>(mut self, ranged: RangedModel<'m>, choices: &[Options]) -> Result<SettledModel<'m>, BackendError> {
-        match self.first(&ranged, choices)? {
-            Some(choice) => Ok(SettledModel { model: ranged.model, choice }),
-            None => Err(self.refusal()),
-        }
+        let choice = self.first(&ranged, choices)?;
+        choice.map(|choice| SettledModel { model: ranged.model, choice }).ok_or_else(|| self.refusal())
     }
 
     /// Takes the scales of samples if they are certain and no answer is refused; otherwise certain scales of
@@ -166,10 +160,7 @@ impl Search<'_> {
         if choice.is_none() {
             choice = self.first(&ranged, &scales[1..])?;
         }
-        match choice {
-            Some(choice) => Ok(SettledModel { model: ranged.model, choice }),
-            None => Err(self.refusal()),
-        }
+        choice.map(|choice| SettledModel { model: ranged.model, choice }).ok_or_else(|| self.refusal())
     }
 
     fn first(&mut self, ranged: &RangedModel<'_>, choices: &[Options]) -> Result<Option<AcceptedChoice>, BackendError> {

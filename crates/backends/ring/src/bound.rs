@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 
+use tacit_floats::larger;
 use tacit_graph::{Interpreter, NodeId, walk};
 
 use super::{Node, Op, RingGraph, WeightFacts, Weights, slack};
@@ -57,7 +58,7 @@ impl Bound<'_> {
             Some(layer) => {
                 let rows = layer.weights.chunks(row_len.max(1));
                 let norms = rows.map(|row| row.iter().map(|w| f64::from(w.unsigned_abs())).sum::<f64>());
-                norms.fold(0.0, tacit_floats::larger)
+                norms.fold(0.0, larger)
             }
             None => {
                 let euclidean = (row_len as f64).sqrt() * f64::from(facts.norm_bits).exp2();
@@ -73,7 +74,7 @@ impl Interpreter for Bound<'_> {
     type Error = Infallible;
 
     fn node(&mut self, id: NodeId, node: &Node, inputs: &[&f64]) -> Result<f64, Infallible> {
-        let worst = inputs.iter().map(|&&e| e).fold(0.0, tacit_floats::larger);
+        let worst = inputs.iter().map(|&&e| e).fold(0.0, larger);
         // An error of zero times any norm is zero.
         let times = |factor: f64| if worst == 0.0 { 0.0 } else { worst * factor };
         let input = node.inputs.first().map(|&i| &self.graph.nodes()[i]);
@@ -97,7 +98,7 @@ impl Interpreter for Bound<'_> {
             (Op::SumPool(w), _) => worst * (w.kernel[0] * w.kernel[1]) as f64,
             (Op::Add | Op::Sub, _) => inputs.iter().map(|e| **e).sum(),
             (Op::MulConst { factors, .. }, _) => {
-                times(factors.iter().map(|f| f.unsigned_abs() as f64).fold(0.0, tacit_floats::larger))
+                times(factors.iter().map(|f| f.unsigned_abs() as f64).fold(0.0, larger))
             }
             (Op::ShiftLeft { bits }, _) => worst * f64::from(*bits).exp2(),
             (Op::ArgMax, _) if worst == 0.0 => 0.0,

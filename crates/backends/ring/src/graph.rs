@@ -30,6 +30,11 @@ impl Node {
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// The error of a node that does not fit.
+    pub(super) fn error(&self, id: NodeId, what: String) -> RingError {
+        RingError::Node { id, name: self.name.clone(), op: self.op.name(), what }
+    }
 }
 
 /// The public part of a lowered model: all that a client receives. A checked one is a [`RingGraph`].
@@ -88,12 +93,7 @@ impl RingGraph {
             return Err(RingError::NodeCount { count: spec.nodes.len() });
         }
         for (id, node) in spec.nodes.iter().enumerate() {
-            check_node(&spec.nodes, id, node).map_err(|what| RingError::Node {
-                id,
-                name: node.name.clone(),
-                op: node.op.name(),
-                what,
-            })?;
+            check_node(&spec.nodes, id, node).map_err(|what| node.error(id, what))?;
         }
         // No overflow: at most MAX_NODES tensors of at most MAX_ELEMENTS elements.
         if spec.nodes.iter().map(Node::elements).sum::<usize>() > MAX_TOTAL_ELEMENTS {
@@ -184,18 +184,14 @@ impl RingGraph {
         for (id, (rows, row_len)) in self.linear_nodes() {
             layer_count += 1;
             let node = &self.spec.nodes[id];
-            let fail = |what: String| RingError::Node { id, name: node.name.clone(), op: node.op.name(), what };
-            let layer = weights.get(id).ok_or_else(|| fail("has no weights".into()))?;
-            if Some(layer.weights.len()) != rows.checked_mul(row_len) || layer.bias.len() != rows {
-                return Err(fail(format!(
-                    "{} weights and {} biases do not fit",
-                    layer.weights.len(),
-                    layer.bias.len()
-                )));
+            let layer = weights.get(id).ok_or_else(|| node.error(id, "has no weights".into()))?;
+            let (weight_count, bias_count) = (layer.weights.len(), layer.bias.len());
+            if Some(weight_count) != rows.checked_mul(row_len) || bias_count != rows {
+                return Err(node.error(id, format!("{weight_count} weights and {bias_count} biases do not fit")));
             }
             let facts = node.op.facts().expect("linear nodes state facts");
             if !layer.weights.par_chunks(row_len.max(1)).all(|row| fits(row, &facts)) {
-                return Err(fail("weights larger than the public facts state".into()));
+                return Err(node.error(id, "weights larger than the public facts state".into()));
             }
         }
         if layer_count != weights.layers.len() {

@@ -30,8 +30,8 @@ fn dropped_bits(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Optio
     dropped
 }
 
-/// The error that each node's tensor may have. If all readers shift `f` of its bits out, the error is `2^(f
-/// - MARGIN_BITS)` units, from 1 to `max_error` (at least 1). It is 1 before an exact truncation, whose
+/// The error that each node's tensor may have. If all readers shift `f` of its bits out, the error is
+/// `2^(f - MARGIN_BITS)` units, from 1 to `max_error` (at least 1). It is 1 before an exact truncation, whose
 /// result would show the error, and before other operations.
 pub fn errors(graph: &RingGraph, exact: &[bool], max_error: u32) -> Vec<u32> {
     let errors = dropped_bits(graph, exact, passes).into_iter().map(|bits| {

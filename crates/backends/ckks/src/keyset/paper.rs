@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use tacit_he::ckks::{Method, NamedSet, Parameters, TransformPlan};
 
-use super::super::levelled_program::he;
 use super::presets::most_special;
+use crate::levelled_program::he;
 use tacit_backend_api::BackendError;
 
 /// Bytes of one residue of both halves of a key: N = 2^16, 8 bytes.

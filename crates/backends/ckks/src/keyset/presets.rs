@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tacit_he::ckks::{Parameters, Secret, TransformPlan, max_modulus_bits, merge_needs};
 
-use super::super::hops::Hops;
-use super::super::rotation_method::Way;
 use super::KeySetChoice;
 use super::rates::{key_bytes, plain_bytes, transforms};
 use super::runnable_sets::Running;
+use crate::hops::Hops;
+use crate::rotation_method::Way;
 use tacit_backend_api::BackendError;
 
 /// Number of special primes of keys.

@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use serde::Serialize;
 use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, Parameters, TransformPlan};
 
-use super::super::key_requirements::Draft;
-use super::super::layout;
-use super::super::levelled_program::{Frame, he};
-use super::super::program::Step;
-use super::super::rotation_method::{Way, Ways};
 use super::rates::{Rates, key_bytes};
+use crate::key_requirements::Draft;
+use crate::layout;
+use crate::levelled_program::{Frame, he};
+use crate::program::Step;
+use crate::rotation_method::{Way, Ways};
 use tacit_backend_api::BackendError;
 
 /// A key that a plan needs: its index in the problem's keys, and the level.
@@ -112,7 +112,7 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
             fixed_seconds += count as f64 * rates.switch(level, id.alpha);
         }
     }
-    let mut problem = Problem { weights: 0, ..Problem::default() };
+    let mut problem = Problem::default();
     for mut class in classes(frame, &mut problem.weights) {
         class.plans = plans(frame, &mut keys, &class, rates)?;
         problem.classes.push(class);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use tacit_he::ckks::{KeyId, KeyKind, Method, TransformPlan};
 
-use super::super::options::Options;
 use super::rates::packed_bytes;
 use super::runnable_sets::Running;
+use crate::options::Options;
 use tacit_backend_api::BackendError;
 
 /// Most nodes that a reason names.
@@ -85,7 +85,7 @@ impl Running<'_> {
             let (plan, nodes) = (self.plan(class, way)?, self.nodes(class));
             add_roles(&mut roles, &plan, &nodes);
             if !way.is_keyed() {
-                let hoisted = self.plan(class, super::super::rotation_method::Way::HOISTED)?;
+                let hoisted = self.plan(class, crate::rotation_method::Way::HOISTED)?;
                 let (distances, by) = (hoisted.rotations().len(), plan.rotations());
                 let switches = plan.work(context.parameters().alpha(class.level)).key_switches;
                 chains.push(Chain { nodes, level: class.level, distances, by, switches });

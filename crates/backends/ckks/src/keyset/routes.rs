@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use tacit_he::ckks::{KeyId, Method, TransformPlan, TransformWork, merge_needs};
 
-use super::super::hops::{Hops, NEVER};
 use super::problem::Class;
 use super::rates::{key_bytes, plain_bytes, transforms};
 use super::runnable_sets::Running;
 use super::search::Selection;
 use super::{Cost, KeySetChoice, Wish};
+use crate::hops::{Hops, NEVER};
 
 /// Most keys that are added.
 const MAX_ADDED: usize = 600;

@@ -3,15 +3,15 @@
 use tacit_graph::Watch;
 use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork};
 
-use super::super::key_requirements::Draft;
-use super::super::levelled_program::{Frame, he};
-use super::super::options::{BOOTSTRAPS, Options};
-use super::super::public::StepRecord;
-use super::super::rotation_method::{Steps, Way, Ways};
 use super::problem::{Class, Problem, problem};
 use super::rates::{Rates, packed_bytes, plain_bytes};
 use super::search::Selection;
 use super::{FrontPoint, KeySetChoice, TableRow};
+use crate::key_requirements::Draft;
+use crate::levelled_program::{Frame, he};
+use crate::options::{BOOTSTRAPS, Options};
+use crate::public::StepRecord;
+use crate::rotation_method::{Steps, Way, Ways};
 use tacit_backend_api::{BackendError, seam};
 
 /// Options that [`Running::text`] writes for a choice.
@@ -166,24 +166,19 @@ impl<'a> Running<'a> {
             transforms += count * work.ntts as u64;
             seconds += count as f64 * self.rates.transform(&work, class.share);
         }
-        let (name, about, options) = (name.into(), about.into(), Some(self.text(options)));
-        let memory = draft.memory(sent.resident_bytes(context));
-        let rotation_ids =
-            sent.keys.iter().copied().filter(|id| matches!(id.kind, KeyKind::Galois(_) | KeyKind::Master(_)));
-        let rotation_ids: Vec<KeyId> = rotation_ids.collect();
-        let (rotation_keys, rotation_bytes) =
-            (rotation_ids.len(), rotation_ids.iter().map(|&id| packed_bytes(context, id)).sum());
-        let plain_bytes = rotation_ids.iter().map(|id| plain_bytes(context.degree(), id.level, id.alpha)).sum();
+        let is_rotation = |id: &&KeyId| matches!(id.kind, KeyKind::Galois(_) | KeyKind::Master(_));
+        let rotation_ids: Vec<&KeyId> = sent.keys.iter().filter(is_rotation).collect();
+        let plain = |id: &&KeyId| plain_bytes(context.degree(), id.level, id.alpha);
         Ok(KeySetChoice {
-            name,
-            about,
-            options,
+            name: name.into(),
+            about: about.into(),
+            options: Some(self.text(options)),
             keys: sent.keys.len(),
             bytes,
-            rotation_keys,
-            rotation_bytes,
-            plain_bytes,
-            memory,
+            rotation_keys: rotation_ids.len(),
+            rotation_bytes: rotation_ids.iter().map(|id| packed_bytes(context, **id)).sum(),
+            plain_bytes: rotation_ids.iter().map(plain).sum(),
+            memory: draft.memory(sent.resident_bytes(context)),
             rotations,
             transforms,
             seconds,

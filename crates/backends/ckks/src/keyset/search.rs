@@ -221,9 +221,9 @@ pub(super) fn improve(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::rotation_method::Way;
     use super::super::problem::{Class, Key, Need};
     use super::*;
+    use crate::rotation_method::Way;
     use tacit_graph::rng::SplitMix;
 
     /// Makes layers that share some of their keys, with plans of few keys and of many.

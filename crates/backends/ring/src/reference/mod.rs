@@ -180,11 +180,8 @@ pub fn quantize_inputs(graph: &RingGraph, batch: usize, inputs: &[f32]) -> Resul
         let what = format!("{} values for {batch} inputs of shape {:?}", inputs.len(), graph.input().shape);
         return Err(RingError::Input { what });
     }
-    let mut integers = Vec::with_capacity(inputs.len());
-    for input in inputs.chunks(input_len) {
-        integers.extend(quantize_input(graph, input)?);
-    }
-    Ok(integers)
+    let integers = inputs.chunks(input_len).map(|input| quantize_input(graph, input));
+    Ok(integers.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Converts integers of the output node to real outputs. A class index is unchanged.
@@ -202,20 +199,14 @@ impl<'a> Reference<'a> {
     /// If the input's length is wrong.
     pub fn new(graph: &'a RingGraph, weights: &'a Weights, input: &'a [i64]) -> Result<Self, RingError> {
         if input.len() != graph.input().elements() {
-            return Err(RingError::Input {
-                what: format!("{} values for an input of shape {:?}", input.len(), graph.input().shape),
-            });
+            let what = format!("{} values for an input of shape {:?}", input.len(), graph.input().shape);
+            return Err(RingError::Input { what });
         }
         Ok(Self { graph, weights, input, truncation: Truncation::Floor, relu_drop: 0, wrap: true, tap: None })
     }
 
     fn layer(&self, id: NodeId, node: &Node) -> Result<&'a LayerWeights, RingError> {
-        self.weights.get(id).ok_or_else(|| RingError::Node {
-            id,
-            name: node.name.clone(),
-            op: node.op.name(),
-            what: "has no weights".into(),
-        })
+        self.weights.get(id).ok_or_else(|| node.error(id, "has no weights".into()))
     }
 
     fn truncate(&mut self, input: &[i64], width: u32, bits: u32) -> Vec<i64> {

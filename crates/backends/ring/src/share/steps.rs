@@ -142,12 +142,8 @@ pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Res
                 Ok(Step::TruncateExact { bits: *bits, gate: make.carry(node.elements(), *bits, node.fixed.width) })
             }
             _ => nonlinear(graph, node, reaches_output[id] || clips[id], make).map_err(|what| {
-                BackendError::Unsupported {
-                    node: id,
-                    name: node.name.clone(),
-                    op: node.op.name(),
-                    what: if is_final_function(graph, id) { format!("{CUT_ADVICE}; or: {what}") } else { what },
-                }
+                let what = if is_final_function(graph, id) { format!("{CUT_ADVICE}; or: {what}") } else { what };
+                BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what }
             }),
         })
         .collect()
