@@ -163,18 +163,9 @@ impl Emitter<'_> {
     fn input(&mut self, model: &Model, samples: &[Vec<f32>]) {
         let [low, high] = model.interface.input.range.ends().map(f64::from);
         let range = usable(low.abs().max(high.abs()));
-        let shape = self.graph.nodes[0].shape.clone();
+        let FloatNode { name, shape, .. } = &self.graph.nodes[0];
         let n = shape.iter().product();
-        let vector = Vector {
-            name: self.graph.nodes[0].name.clone(),
-            shape: shape.clone(),
-            scale: vec![range; n],
-            shift: 0.0,
-            step: Step::Input,
-            largest: 1.0,
-            certain: f64::INFINITY,
-            limit: None,
-        };
+        let vector = Vector::new(name.clone(), shape.clone(), vec![range; n], Step::Input);
         for (slots, sample) in self.slots.iter_mut().zip(samples) {
             slots.push(sample.iter().map(|&v| f64::from(v) / range).collect());
         }
@@ -373,7 +364,7 @@ impl Emitter<'_> {
         }
         let name = self.graph.nodes[id].name.clone();
         self.bounds.push(intervals::step_bounds(&step, &self.bounds));
-        self.vectors.push(Vector { name, shape, scale, shift, step, largest, certain: f64::INFINITY, limit: None });
+        self.vectors.push(Vector { shift, largest, ..Vector::new(name, shape, scale, step) });
         self.vectors.len() - 1
     }
 

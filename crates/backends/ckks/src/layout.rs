@@ -157,25 +157,17 @@ pub(super) fn diagonals(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::networks_for_tests::geometry;
     use tacit_graph::float::{FloatNode, FloatOp};
-    use tacit_graph::geometry::ConvGeometry;
     use tacit_graph::rng::SplitMix;
 
     fn conv(shape: &[usize], out: usize, stride: usize) -> Sparse {
-        let geometry = ConvGeometry {
-            out_channels: out,
-            kernel: [3, 3],
-            stride: [stride; 2],
-            dilation: [1, 1],
-            pads: [1; 4],
-            groups: 1,
-        };
         let mut rng = SplitMix::new(1);
         let weights = (0..out * shape[0] * 9).map(|_| rng.range(-1.0, 1.0) as f32).collect();
         let shape_out = vec![out, shape[1] / stride, shape[2] / stride];
-        let op = FloatOp::Conv { geometry, weights, bias: vec![0.0; out] };
+        let op = FloatOp::Conv { geometry: geometry(out, stride), weights, bias: vec![0.0; out] };
         let node = FloatNode { name: "c".into(), op, inputs: vec![0], shape: shape_out };
-        super::super::maps::map(&node, shape).unwrap().matrix
+        crate::maps::map(&node, shape).unwrap().matrix
     }
 
     /// A chain of layers by diagonals gives what matrices give, in every slot of every copy.

@@ -101,22 +101,13 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
-    use super::super::program::Vector;
-    use super::super::sparse::Sparse;
     use super::*;
+    use crate::program::Vector;
+    use crate::sparse::Sparse;
     use tacit_he::ckks::{Basis, Polynomial};
 
     fn program(steps: Vec<Step>) -> Program {
-        let vector = |step| Vector {
-            name: "v".into(),
-            shape: vec![1],
-            scale: vec![1.0],
-            shift: 0.0,
-            step,
-            largest: 1.0,
-            certain: f64::INFINITY,
-            limit: None,
-        };
+        let vector = |step| Vector::new("v".into(), vec![1], vec![1.0], step);
         Program { vectors: steps.into_iter().map(vector).collect() }
     }
 

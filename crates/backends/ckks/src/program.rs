@@ -27,6 +27,13 @@ pub(super) struct Vector {
     pub limit: Option<f64>,
 }
 
+impl Vector {
+    /// A vector with slots of 1 at most on the samples, and without known bounds.
+    pub fn new(name: String, shape: Vec<usize>, scale: Vec<f64>, step: Step) -> Self {
+        Self { name, shape, scale, shift: 0.0, step, largest: 1.0, certain: f64::INFINITY, limit: None }
+    }
+}
+
 /// How slots of a vector follow from other vectors. All steps but the first two work element by element.
 pub(super) enum Step {
     /// Encrypted by the client.

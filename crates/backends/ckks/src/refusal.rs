@@ -104,8 +104,8 @@ fn percent(share: f64) -> String {
 mod tests {
     use tacit_graph::geometry::Window;
 
-    use super::super::judge::{Samples, TrialCounts};
     use super::*;
+    use crate::judge::{Samples, TrialCounts};
 
     #[test]
     fn wrong_answers_need_unnoticed_option() {

@@ -87,7 +87,7 @@ impl Interpreter for Bound<'_> {
             (Op::Relu, _) => worst + self.errors.dropped,
             // At most the difference of the largest and smallest result.
             (Op::LookUp(table), _) => {
-                let [low, high] = table.range();
+                let [low, high] = table.range().ends();
                 // With lines, each of the two numbers may use either of two pieces, and pieces between them
                 // add to the error.
                 let pieces =

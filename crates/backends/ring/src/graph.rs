@@ -312,7 +312,7 @@ fn check_fixed(nodes: &[Node], node: &Node) -> Result<(), String> {
         Op::MaxPool(_) => (width == input_fixed.width, input_fixed.frac_bits),
         Op::ArgMax => (true, 0),
         Op::LookUp(table) => {
-            let [low, high] = table.range().map(|end| to_signed(end as u64, width) == end);
+            let [low, high] = table.range().map(|end| to_signed(end as u64, width) == end).ends();
             (input_fixed.width == table.bits() && low && high, table.frac_bits)
         }
         _ => (width <= narrowest, input_fixed.frac_bits),

@@ -1,6 +1,7 @@
 //! Public functions of small integers as tables: of all values, or of pieces of lines.
 
 use serde::{Deserialize, Serialize};
+use tacit_floats::Interval;
 use tacit_graph::Function;
 use tacit_mpc::dealt::{self, MAX_SPLINE_BITS};
 
@@ -76,15 +77,15 @@ impl Table {
     }
 
     /// Smallest and largest result.
-    pub fn range(&self) -> [i64; 2] {
+    pub fn range(&self) -> Interval<i64> {
         let ranges = self.entries.iter().enumerate().map(|(i, entry)| {
             let (middle, direction) = match &self.lines {
                 None => (*entry, 0),
                 Some(lines) => (entry << lines.shift, lines.slopes[i].abs() << lines.low),
             };
-            [middle - direction, middle + direction]
+            Interval { low: middle - direction, high: middle + direction }
         });
-        let union = ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]);
+        let union = ranges.reduce(|a, b| Interval { low: a.low.min(b.low), high: a.high.max(b.high) });
         union.expect("a checked table has entries")
     }
 
@@ -165,7 +166,7 @@ mod tests {
         let (table, mut farthest) = (lines(), 0);
         assert!(table.check().is_ok());
         assert!((table.index_bits(), table.bits(), table.reserved()) == (2, 4, 4));
-        let [low, high] = table.range();
+        let Interval { low, high } = table.range();
         for x in -8..4i64 {
             let (i, l) = (x.div_euclid(4), x.rem_euclid(4));
             let line = |i: i64, l: i64| [10, 18, -8, 14][(i & 3) as usize] + [3, -1, 0, 2][(i & 3) as usize] * l;

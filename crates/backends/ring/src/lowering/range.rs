@@ -134,7 +134,7 @@ impl Interpreter for Bounds<'_, '_> {
             }
             Op::ShiftLeft { bits } => map_spans(&|s| times(s, f64::from(*bits).exp2())),
             Op::MaxPool(_) | Op::Widen => x.clone(),
-            Op::LookUp(table) => vec![table.range().map(|end| end as f64); x.len()],
+            Op::LookUp(table) => vec![table.range().map(|end| end as f64).ends(); x.len()],
             Op::Concat => inputs.iter().flat_map(|spans| spans.iter().copied()).collect(),
             Op::Slice(s) => (0..s.len[0]).map(|i| x[s.start[0] + i * s.step[0]]).collect(),
             Op::Pad { before, after } => {

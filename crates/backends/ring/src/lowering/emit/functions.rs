@@ -34,7 +34,7 @@ impl Emitter<'_> {
         let table = tabulated.table;
         let index = self.add(id, &format!("{name}.index"), Op::AddConst { value: offset }, &[x.id], x.frac);
         self.known_sizes.insert(index.id, Size::Ring(table.bits()));
-        let (range, frac) = (table.range(), table.frac_bits);
+        let (range, frac) = (table.range().ends(), table.frac_bits);
         let wire = self.add(id, name, Op::LookUp(table), &[index.id], frac);
         let largest = range.map(i64::unsigned_abs).into_iter().max().unwrap_or(0) as f64;
         self.known_sizes.insert(wire.id, Size::Units([largest; 2]));
