@@ -75,7 +75,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Returns the costs of a phase.
+    /// The costs of a phase.
     #[must_use]
     pub fn phase(&self, phase: Phase) -> &PhaseCost {
         match phase {

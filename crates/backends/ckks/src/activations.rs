@@ -219,7 +219,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Returns the error of ReLU by a composite sign, as a share of ReLU's largest value.
+/// The error of ReLU by a composite sign, as a share of ReLU's largest value.
 fn relu_error(sign: &Sign, ranged: &Ranged<'_>) -> f64 {
     sign.relu_error() * tacit_floats::largest_magnitude(ranged.ends()) / usable(ranged.top)
 }

@@ -26,7 +26,7 @@ pub(super) const TIED_SHARE: f64 = 1.0 / (1 << COMPARED_BITS) as f64;
 /// Most outputs that can be compared.
 const MAX_OUTPUTS: usize = 1 << 12;
 
-/// Returns the number of slots for `n` outputs, after which they repeat.
+/// The number of slots for `n` outputs, after which they repeat.
 pub(super) const fn period(n: usize) -> usize {
     (n + 1).next_power_of_two()
 }
@@ -40,12 +40,12 @@ fn cosines(n: usize) -> impl Iterator<Item = Vec<f64>> {
         .map(move |power| (1..=n).map(|k| 2.0 * (PI * (k * power % (2 * twice)) as f64 / twice as f64).cos()).collect())
 }
 
-/// Returns the matrix from `n` outputs to slots.
+/// The matrix from `n` outputs to slots.
 pub(super) fn matrix(n: usize) -> Sparse {
     Sparse::from_rows(n, cosines(n).map(|row| row.iter().enumerate().map(|(k, &v)| (k as u32, v as f32)).collect()))
 }
 
-/// Returns the `n` outputs from slots.
+/// The `n` outputs from slots.
 pub(super) fn outputs(slots: &[f64], n: usize) -> Vec<f64> {
     let mut outputs = vec![0.0; n];
     for (row, slot) in cosines(n).zip(slots) {
@@ -54,7 +54,7 @@ pub(super) fn outputs(slots: &[f64], n: usize) -> Vec<f64> {
     outputs
 }
 
-/// Returns the class of outputs in the form of an answer; NaN if any output is NaN.
+/// The class of outputs in the form of an answer; NaN if any output is NaN.
 pub(super) fn class(outputs: &[f64]) -> Vec<f64> {
     vec![tacit_floats::first_largest(outputs).map_or(f64::NAN, |class| class as f64)]
 }
@@ -99,12 +99,12 @@ impl ArgMax {
         Ok(Self { plan, n })
     }
 
-    /// Returns the bits of the ring of the shares.
+    /// The bits of the ring of the shares.
     pub fn width(&self) -> u32 {
         self.plan.graph().input().fixed.width
     }
 
-    /// Returns the shares of the outputs from a party's shares of all N coefficients.
+    /// The shares of the outputs from a party's shares of all N coefficients.
     pub fn shares(&self, coefficients: &[u64]) -> Vec<u64> {
         let distance = coefficients.len() / (2 * period(self.n));
         (1..=self.n).map(|k| coefficients[k * distance]).collect()

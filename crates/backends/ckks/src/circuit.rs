@@ -159,7 +159,7 @@ impl Run<'_> {
         boot.bootstrap(self.evaluator, vector)?.drop_to(self.place.level)
     }
 
-    /// Returns the scale of the level at which the vector is made.
+    /// The scale of the level at which the vector is made.
     fn canonical_scale(&self) -> Scale {
         self.plan.context.parameters().scale(self.place.made_level)
     }

@@ -91,7 +91,7 @@ fn master(context: &Context, id: &KeyId, k: i64) -> KeyId {
     KeyId { kind: KeyKind::Master(context.rotation_element(k)), ..*id }
 }
 
-/// Returns few distances whose sums give all of `needs`: the signed powers of two, without those that can be
+/// Few distances whose sums give all of `needs`: the signed powers of two, without those that can be
 /// left out while no sum takes more than [`MAX_STEPS`] terms.
 fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
     let mut generators: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
@@ -105,7 +105,7 @@ fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
     generators
 }
 
-/// Returns the most terms of a sum of `generators` that gives one of `needs`.
+/// The most terms of a sum of `generators` that gives one of `needs`.
 fn max_hops(n: usize, needs: &[i64], generators: &[i64]) -> u32 {
     let hops = Hops::new(n, generators.iter().copied());
     needs.iter().map(|&k| hops.count_to(k)).max().unwrap_or(0)

@@ -274,7 +274,7 @@ impl Emitter<'_> {
         Ok(self.vector_wire(product))
     }
 
-    /// Returns the vector of a node without a shift, in the layout of `shape`.
+    /// The vector of a node without a shift, in the layout of `shape`.
     fn vector_of_shape(&mut self, id: NodeId, shape: &[usize]) -> Result<VectorId, BackendError> {
         let vector = self.vector(id)?;
         if self.vectors[vector].shape == shape && self.vectors[vector].shift == 0.0 {
@@ -439,7 +439,7 @@ fn quotients(numerators: &[f64], denominators: &[f64]) -> Vec<f64> {
     numerators.iter().zip(denominators).map(|(c, s)| c / s).collect()
 }
 
-/// Returns the step of a polynomial of degree 2, divided by `range`.
+/// The step of a polynomial of degree 2, divided by `range`.
 fn quadratic(argument: VectorId, p: &Elementwise, range: f64) -> Step {
     let [constant, linear, square]: [Vec<f64>; 3] = [0usize, 1, 2].map(|d| p.0[d].iter().map(|c| c / range).collect());
     Step::Quadratic { argument, square, linear, constant }

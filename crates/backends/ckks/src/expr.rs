@@ -112,7 +112,7 @@ impl Elementwise {
         Self(degrees.map(|d| (0..n).map(|i| self.coefficient(d, i) + other.coefficient(d, i)).collect()).collect())
     }
 
-    /// Returns the coefficient of element `i` for a degree; 0 beyond the highest.
+    /// The coefficient of element `i` for a degree; 0 beyond the highest.
     fn coefficient(&self, degree: usize, i: usize) -> f64 {
         self.0.get(degree).map_or(0.0, |list| list[i])
     }
@@ -128,7 +128,7 @@ impl Elementwise {
         Self(product)
     }
 
-    /// Returns the polynomial in `t` with `x = scale t + shift`.
+    /// The polynomial in `t` with `x = scale t + shift`.
     pub fn rescaled(&self, scale: &[f64], shift: f64) -> Self {
         let n = self.0[0].len();
         let line = Self(vec![vec![shift; n], scale.to_vec()]);

@@ -59,7 +59,7 @@ impl Hops {
         }
     }
 
-    /// Returns the hops to `k`, or [`NEVER`].
+    /// The hops to `k`, or [`NEVER`].
     pub fn count_to(&self, k: i64) -> u32 {
         self.counts[k.rem_euclid(self.counts.len() as i64) as usize]
     }

@@ -25,12 +25,12 @@ use super::wire::{DIGEST, HELLO, HELLO_BYTES, Hello, KEY, WELCOME, WELCOME_BYTES
 use tacit_backend_api::seam::{NoRoom, Secrets, UploadName, Uploads};
 use tacit_backend_api::{Backend, BackendError, ClientModel, ConnectionResources, Material, ServerModel};
 
-/// Returns a stored secret of a version: a seed and a name.
+/// A stored secret of a version: a seed and a name.
 fn stored_secret(version: u8, byte: u8) -> Vec<u8> {
     [&[version][..], &[byte; 16], &[byte + 1; 32]].concat()
 }
 
-/// Returns the keys that follow from a secret of the current version.
+/// The keys that follow from a secret of the current version.
 fn derive_keys(shared: &Shared, byte: u8) -> Keys {
     Keys::from_stored(&shared.context, &stored_secret(2, byte), true).unwrap()
 }
@@ -67,7 +67,7 @@ impl TestStore {
         Arc::new(Self { folder: folder.to_owned(), max_bytes, is_deleted, whole: Mutex::default(), secret })
     }
 
-    /// Returns the connection resources of client and server.
+    /// The connection resources of client and server.
     fn resources(self: &Arc<Self>) -> [ConnectionResources; 2] {
         [
             ConnectionResources { secrets: Some(self.clone()), ..ConnectionResources::default() },

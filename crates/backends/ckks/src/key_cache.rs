@@ -103,7 +103,7 @@ impl KeySets {
         Some(Room { sets: self, bytes, arrived: 0 })
     }
 
-    /// Returns the set of a file that other connections have open, or a new one. `open` gets its memory
+    /// The set of a file that other connections have open, or a new one. `open` gets its memory
     /// budget: `bytes`, or the room that is left if that is less.
     pub fn open(&self, file: FileState, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
         let mut cache = self.lock();
@@ -116,7 +116,7 @@ impl KeySets {
         set
     }
 
-    /// Returns the set of this name with its derived keys, made by `make` if they are not cached. They take
+    /// The set of this name with its derived keys, made by `make` if they are not cached. They take
     /// `bytes` more and stay cached for the next connection; idle sets are dropped for them, the oldest
     /// first.
     pub fn complete(

@@ -62,7 +62,7 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
-    /// Returns the keys that are sent, each once, and those that the server derives.
+    /// The keys that are sent, each once, and those that the server derives.
     pub fn sent(&self) -> Result<SentKeys, BackendError> {
         let keys = merge_needs(&self.needs);
         if self.options.derive {

@@ -7,7 +7,7 @@ use tacit_he::ckks::Polynomial;
 pub(super) const LANES: usize = 8;
 
 pub(super) trait Value: Copy + Send + Sync {
-    /// Returns the same number for each input.
+    /// The same number for each input.
     fn of(value: f64) -> Self;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;

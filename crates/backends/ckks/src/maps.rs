@@ -12,7 +12,7 @@ pub(super) struct Map {
     pub bias: Vec<f64>,
 }
 
-/// Returns the map of `node` on a tensor of shape `input_shape`, if it is linear and has one input.
+/// The map of `node` on a tensor of shape `input_shape`, if it is linear and has one input.
 pub(super) fn map(node: &FloatNode, input_shape: &[usize]) -> Option<Map> {
     let (columns, rows) = (input_shape.iter().product::<usize>(), node.elements());
     match &node.op {

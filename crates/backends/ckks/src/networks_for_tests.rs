@@ -90,7 +90,7 @@ pub(super) fn relu(graph: &mut FloatGraph) -> usize {
     graph.push("relu", FloatOp::Relu, &[1], &[]).unwrap()
 }
 
-/// Returns the same network in mode top-1.
+/// The same network in mode top-1.
 pub(super) fn telling_the_class(mut model: Model) -> Model {
     model.interface.output_mode = OutputMode::Top1;
     model.interface.output_shape = vec![1];

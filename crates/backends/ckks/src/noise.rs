@@ -45,7 +45,7 @@ fn bits(primes: &[u64]) -> f64 {
     primes.iter().map(|&p| (p as f64).log2()).sum()
 }
 
-/// Returns the deviation that the step of vector `id` adds to its slots.
+/// The deviation that the step of vector `id` adds to its slots.
 pub(super) fn step_deviation(
     program: &Program,
     places: &[Place],

@@ -43,7 +43,7 @@ pub(super) enum Domain {
     Calibrated,
 }
 
-/// Returns the value of a name; the error lists all names.
+/// The value of a name; the error lists all names.
 pub(super) fn find_named<T: Copy>(text: &str, values: &[(&str, T)]) -> Result<T, String> {
     values.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
         let mut names: Vec<String> = values.iter().map(|(name, _)| format!("`{name}`")).collect();

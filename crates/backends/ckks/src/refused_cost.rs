@@ -37,7 +37,7 @@ fn comparison_ciphertexts(graph: &FloatGraph) -> usize {
     counts.sum()
 }
 
-/// Returns an empty sentence without comparisons.
+/// An empty sentence without comparisons.
 fn cost_sentence(graph: &FloatGraph) -> String {
     match comparison_ciphertexts(graph) {
         0 => String::new(),

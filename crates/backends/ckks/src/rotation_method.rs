@@ -126,7 +126,7 @@ impl Ways {
         }
     }
 
-    /// Returns the shortest form.
+    /// The shortest form.
     pub fn from_list(ways: Vec<Way>) -> Self {
         match ways.first() {
             // `All(HOISTED)` means chained where keys are large; the ways here are explicit.

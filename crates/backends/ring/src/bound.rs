@@ -92,7 +92,7 @@ impl Interpreter for Bound<'_> {
                 // add to the error.
                 let pieces =
                     2.0 + table.lines.as_ref().map_or(0.0, |lines| (worst / f64::from(lines.low).exp2()).floor());
-                (times(table.steepest() as f64) + pieces * table.apart() as f64).min(low.abs_diff(high) as f64)
+                (times(table.max_slope() as f64) + pieces * table.line_gap() as f64).min(low.abs_diff(high) as f64)
             }
             (Op::Truncate { bits }, _) => (worst * (-f64::from(*bits)).exp2()).ceil() + self.errors.truncation,
             (Op::SumPool(w), _) => worst * (w.kernel[0] * w.kernel[1]) as f64,

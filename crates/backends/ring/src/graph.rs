@@ -71,7 +71,7 @@ pub struct LayerWeights {
 }
 
 impl Weights {
-    /// Returns the weights of a node, if any.
+    /// The weights of a node, if any.
     pub fn get(&self, node: NodeId) -> Option<&LayerWeights> {
         self.layers.binary_search_by_key(&node, |l| l.node).ok().map(|i| &self.layers[i])
     }

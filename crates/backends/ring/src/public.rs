@@ -51,7 +51,7 @@ pub fn error_bound(graph: &RingGraph, weights: Option<&Weights>, numerics: &Nume
     bound::worst_case(graph, weights, numerics) * graph.output_unit()
 }
 
-/// Returns the answer of the reference for an input.
+/// The answer of the reference for an input.
 ///
 /// # Errors
 /// If the input does not fit the model.

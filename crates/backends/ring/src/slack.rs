@@ -5,8 +5,8 @@ use super::share::exact_truncations;
 use super::{Op, RingGraph};
 
 /// A layer's error is below a unit of the truncated result by this many bits: at most half a unit, plus an
-/// eighth if the server rounds its share ([`rounded`]). The error's deviation is a tenth of a unit, besides
-/// two fifths from the truncation itself.
+/// eighth if the server rounds its share ([`rounded_bits`]). The error's deviation is a tenth of a unit,
+/// besides two fifths from the truncation itself.
 const MARGIN_BITS: u32 = 1;
 /// Largest error of a layer in units, independent of its readers: wide rings need some.
 const MIN_ERROR_UNITS: u32 = 64;
@@ -33,7 +33,7 @@ fn dropped_bits(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Optio
 /// The error that each node's tensor may have. If all readers shift `f` of its bits out, the error is
 /// `2^(f - MARGIN_BITS)` units, from 1 to `max_error` (at least 1). It is 1 before an exact truncation, whose
 /// result would show the error, and before other operations.
-pub fn errors(graph: &RingGraph, exact: &[bool], max_error: u32) -> Vec<u32> {
+pub fn allowed_errors(graph: &RingGraph, exact: &[bool], max_error: u32) -> Vec<u32> {
     let errors = dropped_bits(graph, exact, passes).into_iter().map(|bits| {
         let units = 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN_BITS).min(31);
         units.min(u64::from(max_error)) as u32
@@ -53,7 +53,7 @@ fn passes(op: &Op) -> Option<u32> {
 
 /// Low bits that the server rounds away from its share of a layer whose error may be `error` units. That adds
 /// at most a quarter of this error.
-pub fn rounded(error: u32) -> u32 {
+pub fn rounded_bits(error: u32) -> u32 {
     error.checked_ilog2().map_or(0, |bits| bits.saturating_sub(1))
 }
 
@@ -64,15 +64,16 @@ pub fn rounding_error(bits: u32) -> u32 {
 
 /// Largest error of each node in units, if it is a linear layer and `max_error` is the largest of any.
 pub(super) fn layer_errors(graph: &RingGraph, max_error: u32) -> Vec<f64> {
-    let errors = errors(graph, &exact_truncations(graph), max_error);
-    let layer_errors =
-        errors.into_iter().map(|error| (error + rounding_error(rounded(error))).max(max_error.min(MIN_ERROR_UNITS)));
+    let errors = allowed_errors(graph, &exact_truncations(graph), max_error);
+    let layer_errors = errors
+        .into_iter()
+        .map(|error| (error + rounding_error(rounded_bits(error))).max(max_error.min(MIN_ERROR_UNITS)));
     layer_errors.map(f64::from).collect()
 }
 
 /// Low bits of the client's share of each node's tensor that nothing reads: those that all readers shift out
 /// by local truncations.
-pub fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
+pub fn unread_bits(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
     let nodes = graph.nodes().iter().zip(dropped_bits(graph, exact, |_| None));
     nodes.map(|(node, fewest)| if node.op.facts().is_some() { fewest.unwrap_or(0) } else { 0 }).collect()
 }
@@ -114,14 +115,15 @@ mod tests {
         let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
         let mut exact = vec![false; last_cut + 1];
         exact[last_cut] = true;
-        let errors_with = |max_error| [a, b, read_twice, c, d, e].map(|id| errors(&graph, &exact, max_error)[id]);
+        let errors_with =
+            |max_error| [a, b, read_twice, c, d, e].map(|id| allowed_errors(&graph, &exact, max_error)[id]);
         assert_eq!(errors_with(1 << 12), [1024, 1024, 128, 1, 1, 1]);
         assert_eq!(errors_with(16), [16, 16, 16, 1, 1, 1]);
         assert_eq!(errors_with(0), [0; 6]);
         assert_eq!([a, read_twice, c, e].map(|id| layer_errors(&graph, 1 << 12)[id]), [1280.0, 160.0, 64.0, 64.0]);
-        assert_eq!([0, 1, 2, 3, 4, 1024].map(rounded), [0, 0, 0, 0, 1, 9]);
+        assert_eq!([0, 1, 2, 3, 4, 1024].map(rounded_bits), [0, 0, 0, 0, 1, 9]);
         assert_eq!([0, 1, 9].map(rounding_error), [0, 1, 256]);
-        let unread = unread(&graph, &exact);
+        let unread = unread_bits(&graph, &exact);
         assert_eq!([a, b, read_twice, cut, c, d, e].map(|id| unread[id]), [0, 0, 8, 0, 0, 0, 0]);
     }
 }

@@ -56,13 +56,13 @@ impl Table {
     }
 
     /// The result for a signed integer, reduced into the ring.
-    pub fn at(&self, x: i64) -> i64 {
+    pub fn value_at(&self, x: i64) -> i64 {
         self.with(x, 0)
     }
 
     /// The result by the piece that a back end takes with a random mask: the piece above, if the mask's low
     /// bits are more.
-    pub fn masked(&self, x: i64, mask: u64) -> i64 {
+    pub fn masked_value(&self, x: i64, mask: u64) -> i64 {
         let low = self.lines.as_ref().map_or(0, |lines| lines.low);
         let [sum, mask] = [(x as u64).wrapping_add(mask), mask].map(|v| v & ((1 << low) - 1));
         self.with(x, i64::from(sum < mask))
@@ -90,7 +90,7 @@ impl Table {
     }
 
     /// Largest difference between the results of neighbouring numbers, by one choice of pieces.
-    pub fn steepest(&self) -> u64 {
+    pub fn max_slope(&self) -> u64 {
         if let Some(lines) = &self.lines {
             return lines.slopes.iter().map(|slope| slope.unsigned_abs()).max().unwrap_or(0);
         }
@@ -98,7 +98,7 @@ impl Table {
     }
 
     /// Largest difference between the results of one number by either piece.
-    pub fn apart(&self) -> u64 {
+    pub fn line_gap(&self) -> u64 {
         let Some(lines) = &self.lines else { return 0 };
         let distances = self.neighbours().map(|[a, b]| {
             let step = (self.entries[b] << lines.shift) - (self.entries[a] << lines.shift);
@@ -170,19 +170,19 @@ mod tests {
         for x in -8..4i64 {
             let (i, l) = (x.div_euclid(4), x.rem_euclid(4));
             let line = |i: i64, l: i64| [10, 18, -8, 14][(i & 3) as usize] + [3, -1, 0, 2][(i & 3) as usize] * l;
-            assert_eq!(table.at(x), line(i, l));
+            assert_eq!(table.value_at(x), line(i, l));
             for mask in 0..16 {
-                let result = table.masked(x, mask);
+                let result = table.masked_value(x, mask);
                 let above = (x.rem_euclid(4) as u64 + mask % 4) % 4 < mask % 4;
                 assert_eq!(result, if above { line(i + 1, l - 4) } else { line(i, l) });
                 assert!((low..=high).contains(&result));
-                assert!(table.at(x).abs_diff(result) <= table.apart());
-                farthest = farthest.max(table.at(x).abs_diff(result));
+                assert!(table.value_at(x).abs_diff(result) <= table.line_gap());
+                farthest = farthest.max(table.value_at(x).abs_diff(result));
             }
         }
         // The bound is reached at the ends of pieces.
         assert!(farthest > 0);
-        assert!(table.steepest() == 3);
+        assert!(table.max_slope() == 3);
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn measure_rates() -> anyhow::Result<(Rates, String)> {
         let rotation_s = best(5, || drop(evaluator.rotate(&a, 1)));
         let plain_product_s = best(5, || drop(evaluator.mul_plain(&a, &plain))) / (2 * level) as f64;
         let took = MeasuredOperations { log_degree: LOG, ntt_s, plain_product_s, rotation_s, level, alpha };
-        let rates = Rates::measured(&took);
+        let rates = Rates::from_measurement(&took);
         let rates_source = format!(
             "Seconds are estimates for one thread: counted transforms and products, times what they take on this machine now, measured at ring \
              degree 2^{LOG}: a transform {:.0} us, a rotation at level {level} with {alpha} special primes {:.1} ms, so that a product with \

@@ -168,7 +168,7 @@ fn locked(split: &Mutex<Split>) -> std::sync::MutexGuard<'_, Split> {
 /// The answers to inputs; `None` if the client refuses one.
 type Answers = Vec<Option<Vec<f64>>>;
 
-/// Returns the total costs of setup, offline and online phases too. Records the server's online steps in
+/// The total costs of setup, offline and online phases too. Records the server's online steps in
 /// `split`.
 fn run_both_parties(
     backend: &dyn Backend,

@@ -227,7 +227,7 @@ impl ConnectionResources {
         spool::spool(self.spools.as_deref(), bytes)
     }
 
-    /// Returns an error if this party has none.
+    /// An error if this party has none.
     ///
     /// # Errors
     /// [`BackendError::Dealer`].

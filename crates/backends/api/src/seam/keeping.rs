@@ -12,7 +12,7 @@ pub type UploadName = [u8; 32];
 
 /// A client's store for the secrets behind uploaded keys, as sensitive as the client's private key.
 pub trait Secrets: Send + Sync {
-    /// Returns the secret for a plan and whether it was stored; if not, stores `fresh` durably.
+    /// The secret for a plan and whether it was stored; if not, stores `fresh` durably.
     ///
     /// # Errors
     /// [`BackendError::Keeping`] if the store cannot be read or written.

@@ -73,7 +73,7 @@ impl Material {
         }
     }
 
-    /// Returns the back end's material.
+    /// The back end's material.
     ///
     /// # Errors
     /// [`BackendError::Misuse`] if it belongs to another back end or party.

@@ -22,7 +22,7 @@ impl MaterialSeed {
     /// be unique among the materials of one master. Uses `BLAKE3` in its key derivation mode, cut to 16
     /// bytes.
     #[must_use]
-    pub fn derived(master: &[u8; 32], name_parts: &[&[u8]]) -> Self {
+    pub fn derive(master: &[u8; 32], name_parts: &[&[u8]]) -> Self {
         let parts: Vec<&[u8]> = std::iter::once(&master[..]).chain(name_parts.iter().copied()).collect();
         let mut key = digest("tacit 2026-11 seed of a client's material", &parts);
         let mut half = [0; 16];
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn seeds_depend_on_name_and_master() {
-        let seed = |master: u8, name_parts: &[&[u8]]| MaterialSeed::derived(&[master; 32], name_parts).into_seed().0;
+        let seed = |master: u8, name_parts: &[&[u8]]| MaterialSeed::derive(&[master; 32], name_parts).into_seed().0;
         assert_eq!(seed(1, &[b"ab", b"c"]), seed(1, &[b"ab", b"c"]));
         assert_ne!(seed(1, &[b"ab", b"c"]), seed(1, &[b"a", b"bc"]));
         assert_ne!(seed(1, &[b"ab", b"c"]), seed(2, &[b"ab", b"c"]));

@@ -28,7 +28,7 @@ pub trait Spools: Send + Sync {
 
 /// A buffer that takes bytes and returns them once. Dropping it removes the bytes.
 pub trait Spool: Write + Send {
-    /// Returns the written bytes, from the first on.
+    /// The written bytes, from the first on.
     ///
     /// # Errors
     /// [`BackendError::Spool`] if the bytes cannot be read.
@@ -45,7 +45,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Returns all bytes in one piece.
+    /// All bytes in one piece.
     pub fn into_bytes(self) -> Zeroizing<Vec<u8>> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(self.chunks.iter().map(|chunk| chunk.len()).sum()));
         self.chunks.into_iter().for_each(|chunk| bytes.extend_from_slice(&chunk));

@@ -72,7 +72,7 @@ impl Stop {
 
     /// Number of layers that the connection's phases have begun.
     #[must_use]
-    pub fn begun(&self) -> u64 {
+    pub fn begun_layers(&self) -> u64 {
         self.0.layers.load(Relaxed) & !RAISED
     }
 
@@ -141,7 +141,7 @@ mod tests {
         assert!(clone.begin().is_ok());
         assert_eq!((stop.raise(), clone.raise()), (2, 2));
         assert!(matches!(clone.begin(), Err(BackendError::Stopped)));
-        assert_eq!((stop.begun(), Stop::default().begun()), (2, 0));
+        assert_eq!((stop.begun_layers(), Stop::default().begun_layers()), (2, 0));
     }
 
     #[test]

@@ -222,7 +222,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     let AcceptedChoice { options: base, emitted, .. } = settle(model, options, watch)?.choice;
     let frames = placements(&emitted, &base)?;
     let (_, first) = &frames[0];
-    let wish = &Wish { rates: wish.rates.at(first.setting.parameters.log_degree), ..wish.clone() };
+    let wish = &Wish { rates: wish.rates.for_degree(first.setting.parameters.log_degree), ..wish.clone() };
     let bootstrappers = bootstrappers(first, &base, watch)?;
     let mut points = Vec::new();
     let mut searched = Vec::new();
@@ -268,7 +268,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     })
 }
 
-/// Returns infinite figures for no selection.
+/// Infinite figures for no selection.
 fn cost(goal: Goal, picked: Option<&Selection>) -> Cost {
     picked.map_or(Cost::INFINITE, |s| goal.cost(s.seconds, s.bytes, s.memory))
 }

@@ -147,7 +147,7 @@ impl Preset {
         for m in &moves {
             let count = m.times * if self.powers { u64::from(hops.count_to(m.distance)) } else { 1 };
             let alpha = self.alpha.special_primes(parameters, m.level);
-            seconds += count as f64 * running.rates.switch(m.level, alpha);
+            seconds += count as f64 * running.rates.switch_seconds(m.level, alpha);
             if m.is_of_step {
                 rotations += count;
                 ntts += count * transforms(m.level, alpha);

@@ -103,13 +103,13 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
     for (distance, level) in frame.folds() {
         let id = KeyId::for_level(context, KeyKind::Galois(context.rotation_element(distance)), level);
         fixed.push(keys.need(id));
-        fixed_seconds += rates.switch(level, id.alpha);
+        fixed_seconds += rates.switch_seconds(level, id.alpha);
     }
     for (vector, place) in frame.program.vectors.iter().zip(&frame.places) {
         for (level, count) in Draft::relinearisations(&vector.step, place.made_level) {
             let id = KeyId::for_level(context, KeyKind::Relinearise, level);
             fixed.push(keys.need(id));
-            fixed_seconds += count as f64 * rates.switch(level, id.alpha);
+            fixed_seconds += count as f64 * rates.switch_seconds(level, id.alpha);
         }
     }
     let mut problem = Problem::default();
@@ -233,5 +233,5 @@ fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Ra
 
 fn seconds_beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
     let switches = boot.switches().into_iter();
-    switches.map(|(level, count)| count as f64 * rates.switch(level, parameters.alpha(level))).sum()
+    switches.map(|(level, count)| count as f64 * rates.switch_seconds(level, parameters.alpha(level))).sum()
 }

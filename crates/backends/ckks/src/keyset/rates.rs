@@ -55,7 +55,7 @@ pub struct MeasuredOperations {
 impl Rates {
     /// Computes rates from measured times of operations.
     #[must_use]
-    pub fn measured(took: &MeasuredOperations) -> Self {
+    pub fn from_measurement(took: &MeasuredOperations) -> Self {
         let MeasuredOperations { log_degree, ntt_s, plain_product_s, rotation_s, level, alpha } = *took;
         let left = rotation_s - transforms(level, alpha) as f64 * ntt_s;
         // A transform among others is not slower than one alone, and the rest is never zero.
@@ -67,16 +67,16 @@ impl Rates {
     /// Converts the rates to another ring: products scale with the number of words, transforms also with the
     /// logarithm of the degree.
     #[must_use]
-    pub fn at(self, log_degree: u32) -> Self {
+    pub fn for_degree(self, log_degree: u32) -> Self {
         let words = 2f64.powi(log_degree as i32 - self.log_degree as i32);
         let butterflies = words * f64::from(log_degree) / f64::from(self.log_degree);
         let [product_s, plain_product_s] = [self.product_s, self.plain_product_s].map(|s| s * words);
         Self { log_degree, ntt_s: self.ntt_s * butterflies, product_s, plain_product_s }
     }
 
-    /// Returns the seconds of a key switch.
+    /// The seconds of a key switch.
     #[must_use]
-    pub fn switch(&self, level: usize, alpha: usize) -> f64 {
+    pub fn switch_seconds(&self, level: usize, alpha: usize) -> f64 {
         transforms(level, alpha) as f64 * self.ntt_s + products(level, alpha) as f64 * self.product_s
     }
 
@@ -137,13 +137,13 @@ mod tests {
             level: 15,
             alpha: 8,
         };
-        let rates = Rates::measured(&took);
-        assert!((rates.switch(15, 8) - 0.03).abs() < 1e-9);
-        assert!(rates.switch(15, 4) > rates.switch(8, 4));
-        let small = rates.at(14);
-        assert_eq!((small.at(16).log_degree, small.product_s), (16, rates.product_s / 4.0));
+        let rates = Rates::from_measurement(&took);
+        assert!((rates.switch_seconds(15, 8) - 0.03).abs() < 1e-9);
+        assert!(rates.switch_seconds(15, 4) > rates.switch_seconds(8, 4));
+        let small = rates.for_degree(14);
+        assert_eq!((small.for_degree(16).log_degree, small.product_s), (16, rates.product_s / 4.0));
         assert!((small.ntt_s - rates.ntt_s / 4.0 * 14.0 / 16.0).abs() < 1e-12);
         let took = MeasuredOperations { ntt_s: 1e-3, ..took };
-        assert!(Rates::measured(&took).product_s > 0.0);
+        assert!(Rates::from_measurement(&took).product_s > 0.0);
     }
 }

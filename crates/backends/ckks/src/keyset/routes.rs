@@ -215,7 +215,7 @@ impl<'a> Router<'a> {
     fn layer_cost(&self, layer: &Layer, hops: &Hops) -> (f64, u64, u64) {
         let alpha = self.alpha(layer.level);
         let (raised, digits) = (layer.level + alpha, layer.level.div_ceil(alpha));
-        let switch = self.running.rates.switch(layer.level, alpha);
+        let switch = self.running.rates.switch_seconds(layer.level, alpha);
         let product = (2 * raised * digits) as f64 * self.running.rates.product_s;
         let giant = product + ((digits + 1) * raised) as f64 * self.running.rates.ntt_s;
         let costs = layer.splits.iter().map(|split| {

@@ -21,7 +21,7 @@ use crate::session::{ClientOffline, ClientPhases, Run, StoredHalf};
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientShares, check_input, revealed, stream};
+use tacit_ring::share::{At, ClientPhase, ClientShares, check_input, receive_result, stream};
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0420, "masked input");
@@ -50,7 +50,7 @@ impl ClientPhases for Dealt {
         let share_stream = Prg::from_seed(seed.seed().clone());
         let (share, Online { session, .. }) =
             plan.walk_client(share_stream, Online { plan, input, seed, session }, stop)?;
-        revealed(&plan.graph, &share, RESULT, session.channel)
+        receive_result(&plan.graph, &share, RESULT, session.channel)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::session::{ClientOffline, ClientPhases, Run, Source, StoredHalf};
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 use tacit_ring::fixed::to_signed;
-use tacit_ring::share::{At, ClientPhase, ClientShares, check_input, revealed, stream};
+use tacit_ring::share::{At, ClientPhase, ClientShares, check_input, receive_result, stream};
 
 /// Message: the server's share of the result, or of the result's mask.
 pub(super) const RESULT: Tag = Tag::new(0x0431, "share of the result");
@@ -120,7 +120,7 @@ impl Ready<'_> {
         let phase = Online { plan, input, seed, hash, batch: 0, source, transcript, session };
         let (share, Online { transcript, session, .. }) = plan.walk_client(share_stream, phase, stop)?;
         transcript.answer(masks, session.channel)?;
-        revealed(&plan.graph, &share, RESULT, session.channel)
+        receive_result(&plan.graph, &share, RESULT, session.channel)
     }
 
     /// Runs the phase at level `l2`, and returns the answer.

@@ -54,7 +54,7 @@ impl Layers {
             members[group].1.push(id);
         }
         let options = cheetah::Options::default();
-        let errors = slack::errors(graph, &exact_truncations(graph), options.linear_error);
+        let errors = slack::allowed_errors(graph, &exact_truncations(graph), options.linear_error);
         let groups = members.into_iter().map(|(tensor, nodes)| {
             let draft = draft::<Cheetah>(graph, &options, &errors, tensor, &nodes)?;
             Ok::<_, BackendError>(Group { tensor, nodes, plan: draft.plan(MAX_STEPS) })

@@ -30,7 +30,7 @@ impl Trip {
     }
 
     fn check(&self) {
-        if self.stop.begun() >= self.limit && self.begun.load(SeqCst) == NEVER {
+        if self.stop.begun_layers() >= self.limit && self.begun.load(SeqCst) == NEVER {
             self.begun.store(self.stop.raise(), SeqCst);
         }
     }
@@ -89,15 +89,15 @@ fn run(models: &Models, input: &[f32], trips: &[Trip; 2]) -> [PartyRun; 2] {
             let mut phases = || {
                 side.setup(&mut channel)?;
                 channel.flush()?;
-                begun.push($trip.stop.begun());
+                begun.push($trip.stop.begun_layers());
                 channel.set_phase(Phase::Offline);
                 let material = side.offline(&mut channel)?;
                 channel.flush()?;
-                begun.push($trip.stop.begun());
+                begun.push($trip.stop.begun_layers());
                 channel.set_phase(Phase::Online);
                 $online(&mut side, &mut channel, material)?;
                 channel.flush()?;
-                begun.push($trip.stop.begun());
+                begun.push($trip.stop.begun_layers());
                 Ok(())
             };
             let end = phases();
@@ -149,7 +149,7 @@ fn no_layer_begins_after_the_stop_flag() {
                 }
                 let case = format!("{id}, {name}, phase {phase}");
                 assert!(matches!(runs[party].end, Err(BackendError::Stopped)), "{case}");
-                assert_eq!(trips[party].stop.begun(), begun_at_flag, "{case}: a layer began after the flag");
+                assert_eq!(trips[party].stop.begun_layers(), begun_at_flag, "{case}: a layer began after the flag");
                 assert_eq!(runs[party].begun.len(), phase, "{case}: the phase gave something");
                 assert!(runs[1 - party].end.is_err(), "{case}: the peer was told nothing");
                 stopped.push(case);

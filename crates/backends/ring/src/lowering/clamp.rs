@@ -28,7 +28,7 @@ pub(super) struct Clamp {
     pub below: bool,
 }
 
-/// Returns the model with the clamps that cost least in the target back end.
+/// The model with the clamps that cost least in the target back end.
 pub(super) fn clamped(
     model: &Model,
     options: &RingOptions,

@@ -13,7 +13,7 @@ impl Scheme {
         Self::Fixed { frac, weight }
     }
 
-    /// Returns the fraction bits of a tensor.
+    /// The fraction bits of a tensor.
     pub(super) fn tensor(&self, mean_square: f64) -> u32 {
         match *self {
             Self::Fixed { frac, .. } => frac,

@@ -118,7 +118,7 @@ mod tests {
                 let sign = if argument == Argument::Itself { 1.0 } else { -1.0 };
                 let expected = function.value(sign * x * (-f64::from(frac)).exp2()).clamp(-result, result);
                 for mask in [0, u64::MAX, (step as u64).wrapping_mul(0x9e37_79b9)] {
-                    let result_value = table.masked(x.round() as i64 - centre, mask) as f64 / unit;
+                    let result_value = table.masked_value(x.round() as i64 - centre, mask) as f64 / unit;
                     worst = worst.max((expected - result_value).abs() * unit);
                 }
             }
@@ -149,7 +149,7 @@ mod tests {
                 build_table(function, &scales, 9, tabulated.frac.min(9 - (tabulated.table.bits() - tabulated.frac)));
             assert!(f64::from(constants.table.error) > 2.0 * units, "{function:?}: {}, {units}", constants.table.error);
             // The distance between neighbouring lines is part of the error.
-            assert!(tabulated.table.apart() <= 2 * u64::from(tabulated.table.error), "{function:?}");
+            assert!(tabulated.table.line_gap() <= 2 * u64::from(tabulated.table.error), "{function:?}");
         }
     }
 

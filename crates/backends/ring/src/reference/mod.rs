@@ -221,8 +221,8 @@ impl<'a> Reference<'a> {
 
     fn look_up(&mut self, table: &Table, input: &[i64]) -> Vec<i64> {
         match &mut self.truncation {
-            Truncation::Floor => input.iter().map(|&x| table.at(x)).collect(),
-            Truncation::Shares(rng) => input.iter().map(|&x| table.masked(x, rng.next_u64())).collect(),
+            Truncation::Floor => input.iter().map(|&x| table.value_at(x)).collect(),
+            Truncation::Shares(rng) => input.iter().map(|&x| table.masked_value(x, rng.next_u64())).collect(),
         }
     }
 

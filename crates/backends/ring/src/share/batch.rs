@@ -11,7 +11,7 @@ pub trait Batch {
 
 /// Types that grow with the number of inputs in a batch.
 pub trait Times {
-    /// Returns the value for `batch` inputs.
+    /// The value for `batch` inputs.
     fn times(&self, batch: usize) -> Self;
 }
 

@@ -89,7 +89,7 @@ pub fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<(),
 ///
 /// # Errors
 /// Channel errors.
-pub fn revealed(
+pub fn receive_result(
     graph: &RingGraph,
     client_share: &[u64],
     tag: Tag,

@@ -99,7 +99,7 @@ pub(super) fn max_pool(shape: &[usize], w: &Window, out_shape: &[usize]) -> Vec<
     levels
 }
 
-/// Returns a level that only picks if there is nothing to compare.
+/// A level that only picks if there is nothing to compare.
 fn pick_or_reduce(groups: Vec<Vec<u32>>) -> Vec<Level> {
     if groups.iter().all(|g| g.len() == 1) {
         return vec![Level { left: Vec::new(), right: Vec::new(), next: groups.into_iter().flatten().collect() }];

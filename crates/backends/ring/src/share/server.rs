@@ -16,13 +16,13 @@ use tacit_backend_api::BackendError;
 
 /// The actions of the online phase at the steps that the server cannot compute alone.
 pub trait ServerPhase<K: StepTypes> {
-    /// Returns the masked input.
+    /// The masked input.
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError>;
-    /// Returns the share of a linear layer's result.
+    /// The share of a linear layer's result.
     fn linear(&mut self, layer: &K::Linear, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
     /// Handles a batch of gates and returns the shares of its values.
     fn gate(&mut self, at: At, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError>;
-    /// Returns the share in the wider ring.
+    /// The share in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
     /// Handles look-ups: the shares of the results for the shares of the indices.
     fn look_up(&mut self, _id: NodeId, _table: &LookUp, _x: &[u64]) -> Result<Vec<u64>, BackendError> {

@@ -54,7 +54,7 @@ pub enum Step<K: StepTypes> {
 }
 
 impl<K: StepTypes> Step<K> {
-    /// Returns the step's batches of gates in order, including empty ones.
+    /// The step's batches of gates in order, including empty ones.
     pub fn gates(&self) -> impl Iterator<Item = &K::Gate> {
         let only_gate = match self {
             Self::Relu(gate) | Self::TruncateExact { gate, .. } => Some(gate),
@@ -64,7 +64,7 @@ impl<K: StepTypes> Step<K> {
         only_gate.into_iter().chain(reduce_levels.iter().map(|(_, gate)| gate))
     }
 
-    /// Returns a number for the step's kind, for digests.
+    /// A number for the step's kind, for digests.
     pub fn number(&self) -> u8 {
         match self {
             Self::Input => 0,

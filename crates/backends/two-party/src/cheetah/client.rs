@@ -19,7 +19,7 @@ use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientShares, ClientWalk, NodeObserver, check_input, revealed};
+use tacit_ring::share::{At, ClientPhase, ClientShares, ClientWalk, NodeObserver, check_input, receive_result};
 
 pub(super) const INPUT: Tag = Tag::new(0x0410, "masked input");
 pub(super) const RESULT: Tag = Tag::new(0x0411, "share of the result");
@@ -99,7 +99,7 @@ pub fn online_traced<L: Lattice>(
     let Plan { graph, steps, batch, .. } = plan;
     let mut shares = ClientWalk { graph, steps, batch: *batch, seed, phase, tap: &mut |id, share| tap(id, share) };
     let share = stop.walk(&**graph, &mut shares)?;
-    revealed(&plan.graph, &share, RESULT, session.channel)
+    receive_result(&plan.graph, &share, RESULT, session.channel)
 }
 
 /// The client's shares of encrypted tensors, as far as the client may choose them.

@@ -160,7 +160,7 @@ fn canonical(step: &Step) -> (u8, Vec<[usize; 7]>) {
 pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>, BackendError> {
     let (steps, members) = steps::<L>(&graph, &options)?;
     let exact: Vec<bool> = steps.iter().map(|step| matches!(step, Step::TruncateExact { .. })).collect();
-    let errors = slack::errors(&graph, &exact, options.linear_error);
+    let errors = slack::allowed_errors(&graph, &exact, options.linear_error);
     let drafts = members
         .iter()
         .map(|(tensor, nodes)| Ok((draft::<L>(&graph, &options, &errors, *tensor, nodes)?, is_free(&steps[*tensor]))));
@@ -172,7 +172,7 @@ pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>
     free_groups.for_each(|(index, group)| free[group.tensor] = Some(index));
     let digest = digest(&graph, &options, &steps, &groups);
     let rounded: Vec<u32> = rounded_bits(&graph, &errors);
-    let unread = slack::unread(&graph, &exact);
+    let unread = slack::unread_bits(&graph, &exact);
     let graph = Arc::new(graph);
     Ok(Plan { free, unread, rounded, graph, options, steps, groups, batch: 1, digest })
 }
@@ -185,7 +185,7 @@ fn is_free(step: &Step) -> bool {
 /// For each node, the number of low bits that rounding removes from the server's share.
 fn rounded_bits(graph: &RingGraph, errors: &[u32]) -> Vec<u32> {
     let nodes = graph.nodes().iter().zip(errors);
-    nodes.map(|(node, &error)| if node.op.facts().is_some() { slack::rounded(error) } else { 0 }).collect()
+    nodes.map(|(node, &error)| if node.op.facts().is_some() { slack::rounded_bits(error) } else { 0 }).collect()
 }
 
 /// Derives the plan for `batch` inputs at once from the plan for one input. Each exchange has the gates

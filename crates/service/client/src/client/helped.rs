@@ -55,7 +55,7 @@ fn parts<'a>(id: &'a MaterialId, binding: &'a Binding) -> [&'a [u8]; 4] {
 
 impl Master {
     fn seed(&self, id: MaterialId, binding: &Binding) -> MaterialSeed {
-        MaterialSeed::derived(&self.0, &parts(&id, binding))
+        MaterialSeed::derive(&self.0, &parts(&id, binding))
     }
 
     fn seal(&self, id: MaterialId, binding: &Binding) -> Zeroizing<[u8; 32]> {

@@ -7,7 +7,7 @@ use tacit_backends::seam::MaterialSeed;
 const MASTER: [u8; 32] = [5; 32];
 
 fn seed(material: u8) -> MaterialSeed {
-    MaterialSeed::derived(&MASTER, &[&[material]])
+    MaterialSeed::derive(&MASTER, &[&[material]])
 }
 
 #[test]
