@@ -12,6 +12,7 @@ use super::probes;
 use super::program::Program;
 use tacit_backend_api::classes::{answer_class, class, flip_probability, interval, relative_error, spread};
 use tacit_backend_api::{BackendError, DryRun};
+use tacit_ring::lowering::report::{Expected, Samples};
 
 /// An answer counts as wrong if its error exceeds twice the largest measured one by more than this share of
 /// the outputs' range. A client refuses outputs that exceed their range by more.
@@ -32,21 +33,6 @@ pub(super) struct Judge {
     samples: Samples,
     /// Spread of the wanted values of all samples.
     spread: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Samples {
-    pub searched: usize,
-    /// Number of samples that judge the lowering.
-    pub held_out: usize,
-}
-
-/// Expected agreement on other inputs like the judging samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Expected {
-    pub share: f64,
-    /// Ends of its 95 % interval.
-    pub interval: [f64; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

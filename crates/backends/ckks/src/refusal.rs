@@ -105,7 +105,8 @@ mod tests {
     use tacit_graph::geometry::Window;
 
     use super::*;
-    use crate::judge::{Samples, TrialCounts};
+    use crate::judge::TrialCounts;
+    use tacit_ring::lowering::report::Samples;
 
     #[test]
     fn wrong_answers_need_unnoticed_option() {

@@ -6,10 +6,11 @@ use serde::Serialize;
 use tacit_graph::{FEWEST_SAMPLES, Model};
 
 use super::fit::Approximation;
-use super::judge::{Expected, Judged, Samples, TrialCounts};
+use super::judge::{Judged, TrialCounts};
 use super::options::Domain;
 use super::plan::Plan;
 use tacit_backend_api::LoweringReport;
+use tacit_ring::lowering::report::{Expected, Samples};
 
 #[derive(Serialize)]
 pub(super) struct Report {
