@@ -166,7 +166,7 @@ impl Emitter<'_> {
         let shape = self.graph.nodes[id].shape.clone();
         let n = shape.iter().product();
         let degrees = stages.iter().map(Polynomial::degree).collect();
-        self.record(id, [-range, range], certain, degrees, range, error);
+        self.record_approximation(id, [-range, range], certain, degrees, range, error);
         let argument = self.push_linear(argument.source, shape.clone(), &argument.expr, Some([range, 0.0]));
         // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
@@ -190,7 +190,15 @@ impl Emitter<'_> {
         self.vector_wire(product)
     }
 
-    fn record(&mut self, id: NodeId, range: [f64; 2], certain: bool, degrees: Vec<usize>, largest: f64, error: f64) {
+    fn record_approximation(
+        &mut self,
+        id: NodeId,
+        range: [f64; 2],
+        certain: bool,
+        degrees: Vec<usize>,
+        largest: f64,
+        error: f64,
+    ) {
         let node = &self.graph.nodes[id];
         let (node, op) = (node.name.clone(), node.op.name());
         self.approximations.push(Approximation { node, op, range, certain, degrees, largest, error });
@@ -205,7 +213,7 @@ impl Emitter<'_> {
     fn push_fit(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, fit: Fit) -> Wire {
         let Fit { polynomial, error } = fit;
         let certain = argument.span.certain;
-        self.record(id, ranged.ends(), certain, vec![polynomial.degree()], ranged.top, error);
+        self.record_approximation(id, ranged.ends(), certain, vec![polynomial.degree()], ranged.top, error);
         let shape = self.graph.nodes[id].shape.clone();
         let argument =
             self.push_linear(argument.source, shape.clone(), &argument.expr, Some([ranged.half, ranged.middle]));
