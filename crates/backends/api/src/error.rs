@@ -132,6 +132,9 @@ pub enum BackendError {
     Ring(Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// The result of a back end's function.
+pub type Result<T, E = BackendError> = std::result::Result<T, E>;
+
 impl BackendError {
     /// The peer's deviation from the protocol, if that is the cause: one that no honest peer makes.
     #[must_use]

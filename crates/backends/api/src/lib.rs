@@ -15,7 +15,7 @@ mod resolution;
 pub mod seam;
 
 pub use cost::{Costs, DealingCost, PartyCost, PhaseCost, Work};
-pub use error::BackendError;
+pub use error::{BackendError, Result};
 pub use numerics::Numerics;
 pub use resolution::Faint;
 pub use seam::{

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::seam::MAX_PUBLIC_BYTES;
-use crate::{Backend, BackendError, Options, ServerModel};
+use crate::{Backend, BackendError, Options, Result, ServerModel};
 use tacit_graph::file as model_file;
 
 /// First bytes of every lowering.
@@ -81,12 +81,7 @@ pub struct Obtained {
 ///
 /// # Errors
 /// A file cannot be read or is damaged, or the model cannot be lowered.
-pub fn obtain(
-    path: &Path,
-    backend: &dyn Backend,
-    options: Option<&Options>,
-    open: &Open<'_>,
-) -> Result<Obtained, BackendError> {
+pub fn obtain(path: &Path, backend: &dyn Backend, options: Option<&Options>, open: &Open<'_>) -> Result<Obtained> {
     let stored = path_beside(path, backend.id());
     let because = if stored.exists() {
         let digest = model_file::digest_of_header(&mut read_content(path, open)?.0)?;
@@ -135,11 +130,11 @@ fn fitting(
     })
 }
 
-fn read_content(path: &Path, open: &Open<'_>) -> Result<Content, BackendError> {
+fn read_content(path: &Path, open: &Open<'_>) -> Result<Content> {
     open(path).map_err(|source| BackendError::File { path: path.to_owned(), source })
 }
 
-fn content(path: &Path, open: &Open<'_>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+fn content(path: &Path, open: &Open<'_>) -> Result<Zeroizing<Vec<u8>>> {
     let (mut stream, len) = read_content(path, open)?;
     let limit = MAX_BYTES.max(model_file::MAX_BYTES);
     let fail = |source: Box<dyn Error + Send + Sync>| BackendError::File { path: path.to_owned(), source };
@@ -155,7 +150,7 @@ fn content(path: &Path, open: &Open<'_>) -> Result<Zeroizing<Vec<u8>>, BackendEr
 ///
 /// # Errors
 /// A part exceeds its limit.
-pub fn write(origin: &Origin, model: &dyn ServerModel) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+pub fn write(origin: &Origin, model: &dyn ServerModel) -> Result<Zeroizing<Vec<u8>>> {
     let head = postcard::to_stdvec(origin).map_err(|e| damaged(e.to_string()))?;
     let (public, private) = (model.public_bytes(), model.private_bytes()?);
     let lengths = [head.len() as u64, public.len() as u64, private.len() as u64];
@@ -184,7 +179,7 @@ fn version(bytes: &[u8]) -> Option<u32> {
 /// # Errors
 /// [`BackendError::Lowering`] if the bytes are no lowering, of another version, truncated or
 /// damaged.
-pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
+pub fn read(bytes: &[u8]) -> Result<Lowered<'_>> {
     if bytes.get(..8) != Some(&MAGIC[..]) {
         return Err(damaged("this is no lowered model".into()));
     }
@@ -231,7 +226,7 @@ impl Lowered<'_> {
     ///
     /// # Errors
     /// The parts do not pass the back end's checks.
-    pub fn load(&self, backend: &dyn Backend) -> Result<Arc<dyn ServerModel>, BackendError> {
+    pub fn load(&self, backend: &dyn Backend) -> Result<Arc<dyn ServerModel>> {
         if backend.id() != self.origin.backend {
             return Err(damaged(format!("it was made for {}, not for {}", self.origin.backend, backend.id())));
         }
@@ -243,7 +238,7 @@ fn body_digest(parts: [&[u8]; 3]) -> [u8; 32] {
     crate::seam::digest("tacit 2026-11 lowered model", &parts)
 }
 
-fn check_lengths([head, public, private]: [u64; 3]) -> Result<(), BackendError> {
+fn check_lengths([head, public, private]: [u64; 3]) -> Result<()> {
     let parts = [("head", head, u64::from(MAX_HEAD_BYTES)), ("public part", public, MAX_PUBLIC_BYTES)];
     for (name, len, limit) in parts.into_iter().chain([("private part", private, MAX_PRIVATE_BYTES)]) {
         if len > limit {

@@ -49,7 +49,7 @@ pub use spool::{Chunks, MaterialPlace, Spool, Spools};
 pub use stop::{Stop, Wait};
 pub use tacit_arith::prg::Seed;
 
-use crate::{BackendError, Costs, Numerics};
+use crate::{BackendError, Costs, Numerics, Result};
 
 /// Largest public part in bytes, for writers and for clients.
 pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
@@ -85,7 +85,7 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`BackendError::Unsupported`] names the first node that cannot be lowered and what would help;
     /// [`BackendError::Option`] an option that is unknown or out of range.
-    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>, BackendError> {
+    fn lower(&self, model: &Model, options: &Options) -> Result<Arc<dyn ServerModel>> {
         self.lower_watched(model, options, &Watch::default())
     }
 
@@ -94,32 +94,27 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// As [`lower`](Self::lower); [`GraphError::Interrupted`](tacit_graph::GraphError::Interrupted) if
     /// `watch` interrupts.
-    fn lower_watched(
-        &self,
-        model: &Model,
-        options: &Options,
-        watch: &Watch,
-    ) -> Result<Arc<dyn ServerModel>, BackendError>;
+    fn lower_watched(&self, model: &Model, options: &Options, watch: &Watch) -> Result<Arc<dyn ServerModel>>;
 
     /// Loads the server's model from earlier [`ServerModel::public_bytes`] and
     /// [`ServerModel::private_bytes`].
     ///
     /// # Errors
     /// [`BackendError::Public`] or [`BackendError::Private`] say what is wrong with the bytes.
-    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError>;
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>>;
 
     /// Opens the client's model from the public part, which is untrusted bytes.
     ///
     /// # Errors
     /// [`BackendError::Public`], or the errors of [`lower`](Self::lower) for such a model.
-    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError>;
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>>;
 
     /// Opens the dealer's model from untrusted bytes: public part and dealer's part ([`Order`]).
     ///
     /// # Errors
     /// As [`open`](Self::open); [`BackendError::Private`] for the dealer's part;
     /// [`BackendError::Dealer`] if this back end uses no dealer.
-    fn dealing(&self, _: &[u8], _: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
+    fn dealing(&self, _: &[u8], _: &[u8]) -> Result<Arc<dyn DealerModel>> {
         Err(BackendError::Dealer { what: format!("nobody deals for the back end {}", self.id()) })
     }
 }
@@ -156,7 +151,7 @@ pub trait Plan: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError::Answer`] if the outputs lie outside the range of answers.
-    fn check_answer(&self, _answer: &[f64]) -> Result<(), BackendError> {
+    fn check_answer(&self, _answer: &[f64]) -> Result<()> {
         Ok(())
     }
 
@@ -187,7 +182,7 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// The private part exceeds what [`Backend::load`] reads.
-    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError>;
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>>;
 
     /// The findings of the lowering, for the model's owner; `None` for a loaded model.
     fn report(&self) -> Option<&dyn LoweringReport>;
@@ -197,14 +192,14 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// The input does not fit the model.
-    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError>;
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>>;
 
     /// An answer as a run may give it: the [`reference`](Self::reference), with estimated errors of
     /// approximate arithmetic.
     ///
     /// # Errors
     /// The input does not fit the model.
-    fn simulate(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+    fn simulate(&self, input: &[f32]) -> Result<Vec<f64>> {
         self.reference(input)
     }
 
@@ -212,7 +207,7 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// The input does not fit the model.
-    fn strain(&self, _: &[f32]) -> Result<Vec<Strain>, BackendError> {
+    fn strain(&self, _: &[f32]) -> Result<Vec<Strain>> {
         Ok(Vec::new())
     }
 
@@ -225,7 +220,7 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// An input does not fit the model.
-    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>, BackendError> {
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>> {
         let runs = inputs.par_iter();
         runs.map(|input| Ok(DryRun { answer: self.simulate(input)?, strains: self.strain(input)? })).collect()
     }
@@ -234,7 +229,7 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
-    fn batched(&self, _batch: usize) -> Result<Arc<dyn ServerModel>, BackendError> {
+    fn batched(&self, _batch: usize) -> Result<Arc<dyn ServerModel>> {
         Err(ONE_BY_ONE)
     }
 
@@ -256,7 +251,7 @@ pub trait ServerModel: Plan {
     ///
     /// # Errors
     /// No randomness from the operating system.
-    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError>;
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>>;
 }
 
 /// The result of [`ServerModel::rehearse`] for one input.
@@ -288,7 +283,7 @@ pub trait LoweringReport: fmt::Display + Send + Sync {
 /// A lowered model at the client.
 pub trait ClientModel: Plan {
     /// See [`ServerModel::batched`].
-    fn batched(&self, _batch: usize) -> Result<Arc<dyn ClientModel>, BackendError> {
+    fn batched(&self, _batch: usize) -> Result<Arc<dyn ClientModel>> {
         Err(ONE_BY_ONE)
     }
 
@@ -304,7 +299,7 @@ pub trait ClientModel: Plan {
     }
 
     /// See [`ServerModel::connect`].
-    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError>;
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>>;
 }
 
 /// One connection's state at the server. After an error, state and channel are unusable.
@@ -313,14 +308,14 @@ pub trait ServerSide: Send {
     ///
     /// # Errors
     /// Errors of the protocol or the channel.
-    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
+    fn setup(&mut self, channel: &mut Channel) -> Result<()>;
 
     /// Sets the batch size of later phases and of material that is read. Sends nothing: the peer has to call
     /// this too.
     ///
     /// # Errors
     /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
-    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+    fn set_batch(&mut self, batch: usize) -> Result<()> {
         if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
     }
 
@@ -329,14 +324,14 @@ pub trait ServerSide: Send {
     /// # Errors
     /// As [`setup`](Self::setup); [`BackendError::Misuse`] before the setup, or if there is nothing to
     /// prepare.
-    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material>;
 
     /// As [`offline`](Self::offline), but streams the material to `place`:
     /// [`ServerModel::spooled_bytes`] bytes.
     ///
     /// # Errors
     /// As [`offline`](Self::offline); [`BackendError::Spool`] if `place` fails.
-    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<()> {
         write_whole(&self.offline(channel)?, place)
     }
 
@@ -344,19 +339,19 @@ pub trait ServerSide: Send {
     ///
     /// # Errors
     /// As [`setup`](Self::setup). The material is spent even after an error.
-    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError>;
+    fn online(&mut self, channel: &mut Channel, material: Material) -> Result<()>;
 
     /// Reads stored material.
     ///
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
-    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
+    fn read_material(&self, bytes: &[u8]) -> Result<Material>;
 
     /// Opens stored material of `bytes` bytes, for the online phase to read from `source`.
     ///
     /// # Errors
     /// As [`read_material`](Self::read_material).
-    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material> {
         self.read_material(&read_whole(bytes, source)?)
     }
 }
@@ -364,18 +359,18 @@ pub trait ServerSide: Send {
 /// One connection's state at the client. After an error, state and channel are unusable.
 pub trait ClientSide: Send {
     /// See [`ServerSide::setup`].
-    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError>;
+    fn setup(&mut self, channel: &mut Channel) -> Result<()>;
 
     /// See [`ServerSide::set_batch`].
-    fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
+    fn set_batch(&mut self, batch: usize) -> Result<()> {
         if batch == 1 { Ok(()) } else { Err(ONE_BY_ONE) }
     }
 
     /// See [`ServerSide::offline`].
-    fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError>;
+    fn offline(&mut self, channel: &mut Channel) -> Result<Material>;
 
     /// See [`ServerSide::offline_into`].
-    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
+    fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<()> {
         write_whole(&self.offline(channel)?, place)
     }
 
@@ -384,7 +379,7 @@ pub trait ClientSide: Send {
     ///
     /// # Errors
     /// As [`offline`](Self::offline); [`BackendError::Misuse`] if the back end's material uses no seed.
-    fn offline_from(&mut self, _: &mut Channel, _: MaterialSeed) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    fn offline_from(&mut self, _: &mut Channel, _: MaterialSeed) -> Result<Zeroizing<Vec<u8>>> {
         Err(NO_SEED)
     }
 
@@ -393,7 +388,7 @@ pub trait ClientSide: Send {
     ///
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit; [`BackendError::Misuse`] if no seed is used.
-    fn with_seed(&self, _: MaterialSeed, _rest: &[u8]) -> Result<Material, BackendError> {
+    fn with_seed(&self, _: MaterialSeed, _rest: &[u8]) -> Result<Material> {
         Err(NO_SEED)
     }
 
@@ -403,13 +398,13 @@ pub trait ClientSide: Send {
     /// # Errors
     /// As [`ServerSide::online`]; [`BackendError::Graph`] before anything is sent, if the input does not fit;
     /// [`BackendError::Answer`] after a complete protocol run, so that the connection stays usable.
-    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError>;
+    fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>>;
 
     /// See [`ServerSide::read_material`].
-    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError>;
+    fn read_material(&self, bytes: &[u8]) -> Result<Material>;
 
     /// See [`ServerSide::spooled_material`].
-    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
+    fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material> {
         self.read_material(&read_whole(bytes, source)?)
     }
 }
@@ -420,7 +415,7 @@ const NO_SEED: BackendError = BackendError::Misuse("the client's material of thi
 ///
 /// # Errors
 /// [`BackendError::Random`] if the operating system gives no random bytes.
-pub fn randomness() -> Result<Prg, BackendError> {
+pub fn randomness() -> Result<Prg> {
     Prg::from_os().map_err(|e| BackendError::Random(e.to_string()))
 }
 

@@ -11,7 +11,7 @@ use super::fit::{self, Approximation, Fit, Ranged};
 use super::intervals::Image;
 use super::options::ReluBy;
 use super::program::Step;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::Result;
 
 /// Recognises ReLU minus a gap function (GELU, SiLU and similar ones): one polynomial of the difference errs
 /// less than two of the parts. Returns the argument and the gap.
@@ -61,12 +61,12 @@ impl Span {
 
 impl Emitter<'_> {
     /// Lowers a node that is one smooth function of another, if it is one.
-    pub(super) fn lower_smooth(&mut self, id: NodeId) -> Result<Option<Wire>, BackendError> {
+    pub(super) fn lower_smooth(&mut self, id: NodeId) -> Result<Option<Wire>> {
         let Some((source, gap)) = smooth(self.graph, id) else { return Ok(None) };
         self.function(id, source, 0.0, &move |x: f64| x.max(0.0) - gap.value(x)).map(Some)
     }
 
-    pub(super) fn activation(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
+    pub(super) fn activation(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire> {
         let source = node.inputs[0];
         let mut readers = (0..self.graph.nodes.len()).filter(|k| self.graph.nodes[*k].inputs.contains(&id)).peekable();
         if id != self.graph.output && readers.peek().is_some() && readers.all(|k| smooth(self.graph, k).is_some()) {
@@ -85,13 +85,7 @@ impl Emitter<'_> {
 
     /// Adds a function of each element, by a polynomial on the range of its argument. `share` as in
     /// [`Ranged::new`].
-    fn function(
-        &mut self,
-        id: NodeId,
-        source: NodeId,
-        share: f64,
-        f: &(dyn Fn(f64) -> f64 + Sync),
-    ) -> Result<Wire, BackendError> {
+    fn function(&mut self, id: NodeId, source: NodeId, share: f64, f: &(dyn Fn(f64) -> f64 + Sync)) -> Result<Wire> {
         let argument = self.argument(source)?;
         self.function_on(id, &argument, share, f)
     }
@@ -103,7 +97,7 @@ impl Emitter<'_> {
         argument: &Argument,
         share: f64,
         f: &(dyn Fn(f64) -> f64 + Sync),
-    ) -> Result<Wire, BackendError> {
+    ) -> Result<Wire> {
         let span = argument.span;
         let ranged = Ranged::new(f, span.middle, span.half, share);
         match ranged.fit(self.options.tolerance) {
@@ -125,7 +119,7 @@ impl Emitter<'_> {
 
     /// Adds ReLU: a polynomial on the range of its argument, or `x (1 + sign x) / 2` with the composite sign
     /// of least depth. By default, a composite is used where no polynomial is within the tolerance.
-    fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire, BackendError> {
+    fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire> {
         let method = self.options.relu;
         let mut argument = self.argument(source)?;
         argument.span = argument.span.around_zero();
@@ -204,7 +198,7 @@ impl Emitter<'_> {
         self.approximations.push(Approximation { node, op, range, certain, degrees, largest, error });
     }
 
-    fn argument(&mut self, source: NodeId) -> Result<Argument, BackendError> {
+    fn argument(&mut self, source: NodeId) -> Result<Argument> {
         let expr = self.expr(source)?;
         let span = self.span(&expr);
         Ok(Argument { source, expr, span })

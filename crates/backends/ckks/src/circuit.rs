@@ -9,7 +9,7 @@ use super::levelled_program::{Part, he, part};
 use super::noise::Place;
 use super::plan::Plan;
 use super::program::{Step, VectorId};
-use tacit_backend_api::BackendError;
+use tacit_backend_api::Result;
 use tacit_backend_api::seam::Stop;
 
 /// The encoded weights of a plan.
@@ -36,7 +36,7 @@ impl Circuit {
     ///
     /// # Errors
     /// Weights that are too large to be encoded.
-    pub fn new(plan: &Plan) -> Result<Self, BackendError> {
+    pub fn new(plan: &Plan) -> Result<Self> {
         let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
         // Not parallel over steps: the unencoded diagonals of one step are the peak of memory, and their
         // encoding uses all threads.
@@ -57,7 +57,7 @@ impl Circuit {
     /// Computes the result for an encrypted input.
     ///
     /// # Errors
-    /// Missing keys; [`BackendError::Stopped`].
+    /// Missing keys, or an end by `stop`.
     pub fn run(
         &self,
         plan: &Plan,
@@ -65,7 +65,7 @@ impl Circuit {
         input: Ciphertext,
         stop: &Stop,
         watch: &Watch,
-    ) -> Result<Ciphertext, BackendError> {
+    ) -> Result<Ciphertext> {
         let mut readers: Vec<usize> = plan.program.readers().iter().map(Vec::len).collect();
         let mut computed: Vec<Option<Ciphertext>> = Vec::with_capacity(readers.len());
         for (id, vector) in plan.program.vectors.iter().enumerate() {
@@ -95,12 +95,12 @@ impl Circuit {
 }
 
 impl Compiled {
-    fn parts(plan: &Plan, encoder: &Encoder, id: VectorId) -> Result<Vec<(VectorId, Self)>, BackendError> {
+    fn parts(plan: &Plan, encoder: &Encoder, id: VectorId) -> Result<Vec<(VectorId, Self)>> {
         let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { return Ok(Vec::new()) };
         parts.iter().enumerate().map(|(i, (source, _))| Ok((*source, Self::new(plan, encoder, i, id)?))).collect()
     }
 
-    fn new(plan: &Plan, encoder: &Encoder, index: usize, id: VectorId) -> Result<Self, BackendError> {
+    fn new(plan: &Plan, encoder: &Encoder, index: usize, id: VectorId) -> Result<Self> {
         let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { unreachable!("asked for linear steps") };
         let (source, ref matrix) = parts[index];
         let (n, level) = (encoder.slots(), plan.places[id].made_level + 1);

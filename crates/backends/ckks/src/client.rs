@@ -16,7 +16,7 @@ use super::wire::{
     CONFIRMED, DIGEST, HELLO, Hello, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
 };
 use tacit_backend_api::seam::{ConnectionResources, Secrets, Stop, UploadName};
-use tacit_backend_api::{BackendError, ClientSide, Material};
+use tacit_backend_api::{BackendError, ClientSide, Material, Result};
 use tacit_two_party::cheetah::{self, ClientParty};
 
 /// Pause between looks whether another connection's setup has ended.
@@ -69,7 +69,7 @@ impl Shared {
     ///
     /// # Errors
     /// [`BackendError::Public`] if a check fails.
-    pub fn new(public: Public, digest: [u8; 32]) -> Result<Self, BackendError> {
+    pub fn new(public: Public, digest: [u8; 32]) -> Result<Self> {
         let parameters = Parameters::new(&public.parameters).map_err(unusable)?;
         public.check(&parameters)?;
         let context = Arc::new(Context::new(&parameters).map_err(unusable)?);
@@ -83,7 +83,7 @@ impl Shared {
 
     /// Waits until no other connection sets up. A setup takes minutes on a slow link, so `stop` ends the
     /// wait.
-    fn lock_keys(&self, stop: &Stop) -> Result<MutexGuard<'_, Option<Keys>>, BackendError> {
+    fn lock_keys(&self, stop: &Stop) -> Result<MutexGuard<'_, Option<Keys>>> {
         loop {
             match self.keys.try_lock() {
                 Ok(keys) => return Ok(keys),
@@ -120,7 +120,7 @@ impl ClientConnection {
     }
 
     /// The stored secret, or a fresh one, for the first setup of this process.
-    fn keys(&mut self) -> Result<Keys, BackendError> {
+    fn keys(&mut self) -> Result<Keys> {
         let fresh = Keys::draw(&mut self.prg);
         let (stored, was_stored) = match &self.secrets {
             Some(secrets) => secrets.secret(&self.shared.digest, fresh)?,
@@ -131,14 +131,14 @@ impl ClientConnection {
         })
     }
 
-    fn ask(&self, channel: &mut Channel, name: UploadName) -> Result<Welcome, BackendError> {
+    fn ask(&self, channel: &mut Channel, name: UploadName) -> Result<Welcome> {
         channel.send(HELLO, &Hello { name, lasts: self.secrets.is_some() }.to_bytes())?;
         channel.flush()?;
         Ok(channel.recv_with(WELCOME, WELCOME_BYTES, Welcome::from_bytes)?)
     }
 
     /// Makes all keys but the first `uploaded_count`, one at a time, and sends them.
-    fn send_keys(&mut self, channel: &mut Channel, keys: &Keys, uploaded_count: u64) -> Result<(), BackendError> {
+    fn send_keys(&mut self, channel: &mut Channel, keys: &Keys, uploaded_count: u64) -> Result<()> {
         let Shared { public, digest, context, .. } = &*self.shared;
         let skipped = usize::try_from(uploaded_count)
             .ok()
@@ -202,7 +202,7 @@ impl ClientConnection {
 }
 
 impl ClientSide for ClientConnection {
-    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+    fn setup(&mut self, channel: &mut Channel) -> Result<()> {
         let shared = self.shared.clone();
         // One setup at a time: later ones find its keys.
         let mut shared_keys = shared.lock_keys(&self.stop)?;
@@ -239,11 +239,11 @@ impl ClientSide for ClientConnection {
         }
     }
 
-    fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
+    fn offline(&mut self, _: &mut Channel) -> Result<Material> {
         Err(super::NOTHING)
     }
 
-    fn online(&mut self, channel: &mut Channel, _: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+    fn online(&mut self, channel: &mut Channel, _: Material, input: &[f32]) -> Result<Vec<f64>> {
         let Shared { public, context, best, .. } = &*self.shared.clone();
         public.interface.check_input(input)?;
         let secret = self.secret.clone().ok_or(super::NO_SETUP)?;
@@ -271,7 +271,7 @@ impl ClientSide for ClientConnection {
         public.answer(&slots)
     }
 
-    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+    fn read_material(&self, bytes: &[u8]) -> Result<Material> {
         super::no_material(bytes)
     }
 }

@@ -19,7 +19,7 @@ use super::maps;
 use super::options::{Domain, Options};
 use super::program::{Program, Step, Vector, VectorId};
 use super::sparse::Sparse;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 /// Matrices of at most so many entries are always merged.
 const FEW_ENTRIES: usize = 1 << 18;
@@ -116,7 +116,7 @@ pub(super) fn emit(
     options: &Options,
     samples: Samples,
     watch: &Watch,
-) -> Result<(Program, Vec<Approximation>), BackendError> {
+) -> Result<(Program, Vec<Approximation>)> {
     let graph = &model.graph;
     let available = match samples {
         Samples::All => model.calibration.samples.len(),
@@ -187,7 +187,7 @@ impl Emitter<'_> {
         Wire { origin: self.origins.len() - 1, polynomial }
     }
 
-    fn node(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
+    fn node(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire> {
         let first = node.inputs[0];
         if let Some(wire) = self.lower_smooth(id)? {
             return Ok(wire);
@@ -212,7 +212,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn linear(&mut self, id: NodeId, source: NodeId, map: &maps::Map) -> Result<Wire, BackendError> {
+    fn linear(&mut self, id: NodeId, source: NodeId, map: &maps::Map) -> Result<Wire> {
         let shape = self.graph.nodes[id].shape.clone();
         if map.matrix.is_diagonal() {
             let Wire { origin, polynomial } = self.wires[source].clone();
@@ -235,7 +235,7 @@ impl Emitter<'_> {
         Ok(self.origin(expr.mapped(map), shape, None))
     }
 
-    pub(super) fn expr(&mut self, id: NodeId) -> Result<Expr, BackendError> {
+    pub(super) fn expr(&mut self, id: NodeId) -> Result<Expr> {
         let Wire { origin, polynomial } = &self.wires[id];
         if polynomial.degree() > 1 {
             let vector = self.vector(id)?;
@@ -247,7 +247,7 @@ impl Emitter<'_> {
     }
 
     /// Lowers `a + sign b`.
-    fn sum(&mut self, id: NodeId, a: NodeId, b: NodeId, sign: f64) -> Result<Wire, BackendError> {
+    fn sum(&mut self, id: NodeId, a: NodeId, b: NodeId, sign: f64) -> Result<Wire> {
         let n = self.graph.nodes[id].elements();
         let (signs, zeros) = (vec![sign; n], vec![0.0; n]);
         if self.wires[a].origin == self.wires[b].origin {
@@ -260,7 +260,7 @@ impl Emitter<'_> {
         Ok(self.origin(sum, self.graph.nodes[id].shape.clone(), None))
     }
 
-    fn product(&mut self, id: NodeId, a: NodeId, b: NodeId) -> Result<Wire, BackendError> {
+    fn product(&mut self, id: NodeId, a: NodeId, b: NodeId) -> Result<Wire> {
         let degree = self.wires[a].polynomial.degree() + self.wires[b].polynomial.degree();
         if self.wires[a].origin == self.wires[b].origin && degree <= MAX_DEGREE {
             let polynomial = self.wires[a].polynomial.times(&self.wires[b].polynomial);
@@ -275,7 +275,7 @@ impl Emitter<'_> {
     }
 
     /// The vector of a node without a shift, in the layout of `shape`.
-    fn vector_of_shape(&mut self, id: NodeId, shape: &[usize]) -> Result<VectorId, BackendError> {
+    fn vector_of_shape(&mut self, id: NodeId, shape: &[usize]) -> Result<VectorId> {
         let vector = self.vector(id)?;
         if self.vectors[vector].shape == shape && self.vectors[vector].shift == 0.0 {
             return Ok(vector);
@@ -285,7 +285,7 @@ impl Emitter<'_> {
     }
 
     /// Computes the vector of a node at the first call.
-    fn vector(&mut self, id: NodeId) -> Result<VectorId, BackendError> {
+    fn vector(&mut self, id: NodeId) -> Result<VectorId> {
         if let Some(&vector) = self.computed.get(&id) {
             return Ok(vector);
         }
@@ -368,7 +368,7 @@ impl Emitter<'_> {
         self.vectors.len() - 1
     }
 
-    fn polynomial(&mut self, id: NodeId, argument: VectorId, p: &Elementwise) -> Result<VectorId, BackendError> {
+    fn polynomial(&mut self, id: NodeId, argument: VectorId, p: &Elementwise) -> Result<VectorId> {
         let vector = &self.vectors[argument];
         let (shape, n) = (vector.shape.clone(), vector.scale.len());
         let in_slots = p.rescaled(&vector.scale, vector.shift);
@@ -394,13 +394,7 @@ impl Emitter<'_> {
     }
 
     /// Adds one polynomial for all elements, given by coefficients of powers.
-    fn uniform(
-        &mut self,
-        id: NodeId,
-        argument: VectorId,
-        shape: Vec<usize>,
-        coefficients: &[f64],
-    ) -> Result<VectorId, BackendError> {
+    fn uniform(&mut self, id: NodeId, argument: VectorId, shape: Vec<usize>, coefficients: &[f64]) -> Result<VectorId> {
         let evaluate = |x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
         let image = Image { f: &evaluate, argument: [1.0, 0.0], error: 0.0, unit: 1.0 };
         let certain = self.bounds[argument].as_ref().map(|bounds| image.bounds(bounds));
@@ -417,7 +411,7 @@ impl Emitter<'_> {
 
     /// Adds the result as the last vector: one scale, a power of two, and zeros in other slots. For an arg
     /// max the outputs become coefficients.
-    fn output(&mut self, mode: OutputMode) -> Result<(), BackendError> {
+    fn output(&mut self, mode: OutputMode) -> Result<()> {
         let id = self.graph.output;
         let expr = self.expr(id)?;
         let certain = intervals::expr_bounds(&expr, &self.bounds);

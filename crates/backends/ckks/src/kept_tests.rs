@@ -23,7 +23,7 @@ use super::public::Public;
 use super::tests::{assert_near, assert_words, both, serve, set_up};
 use super::wire::{DIGEST, HELLO, HELLO_BYTES, Hello, KEY, WELCOME, WELCOME_BYTES, Welcome, key_digest};
 use tacit_backend_api::seam::{NoRoom, Secrets, UploadName, Uploads};
-use tacit_backend_api::{Backend, BackendError, ClientModel, ConnectionResources, Material, ServerModel};
+use tacit_backend_api::{Backend, BackendError, ClientModel, ConnectionResources, Material, Result, ServerModel};
 
 /// A stored secret of a version: a seed and a name.
 fn stored_secret(version: u8, byte: u8) -> Vec<u8> {
@@ -77,18 +77,18 @@ impl TestStore {
 }
 
 impl Secrets for TestStore {
-    fn secret(&self, _: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
+    fn secret(&self, _: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool)> {
         let mut stored = self.secret.lock().unwrap();
         let was_stored = stored.is_some();
         Ok((Zeroizing::new(stored.get_or_insert(fresh.to_vec()).clone()), was_stored))
     }
 
-    fn forget(&self, _: &[u8; 32]) -> Result<(), BackendError> {
+    fn forget(&self, _: &[u8; 32]) -> Result<()> {
         *self.secret.lock().unwrap() = None;
         Ok(())
     }
 
-    fn expire(&self) -> Result<(), BackendError> {
+    fn expire(&self) -> Result<()> {
         Ok(())
     }
 }
@@ -100,7 +100,7 @@ impl Uploads for TestStore {
         name: &UploadName,
         bytes: u64,
         lasts: bool,
-    ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
+    ) -> Result<Result<(PathBuf, bool), NoRoom>> {
         assert!(lasts);
         if bytes > self.max_bytes {
             return Ok(Err(NoRoom { held: 5, most: self.max_bytes }));
@@ -109,7 +109,7 @@ impl Uploads for TestStore {
         Ok(Ok((self.folder.join("set"), is_whole)))
     }
 
-    fn set_whole(&self, _: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError> {
+    fn set_whole(&self, _: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<()> {
         if self.is_deleted.load(Ordering::Relaxed) {
             return Err(BackendError::Keeping { what: "it was deleted in the meantime".into() });
         }
@@ -151,11 +151,7 @@ fn break_off(server: &Arc<dyn ServerModel>, resources: &ConnectionResources, the
 
 /// Runs one inference with a client that has opened the model anew. Returns the bytes that its setup
 /// sends, and the bytes that stored keys save.
-fn once(
-    model: &Model,
-    server: &Arc<dyn ServerModel>,
-    resources: &[ConnectionResources; 2],
-) -> Result<[u64; 2], BackendError> {
+fn once(model: &Model, server: &Arc<dyn ServerModel>, resources: &[ConnectionResources; 2]) -> Result<[u64; 2]> {
     let client: Arc<dyn ClientModel> = Ckks.open(server.public_bytes())?;
     let [client_resources, server_resources] = resources.clone().map(|resources| resources.stopped_by(&resources.stop));
     let x = input(model, 5);

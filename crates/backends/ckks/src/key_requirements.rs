@@ -15,7 +15,7 @@ use super::program::{Step, VectorId};
 use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
 use super::rotation_method::Way;
 use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
-use tacit_backend_api::{BackendError, Costs, PartyCost, PhaseCost, Work};
+use tacit_backend_api::{Costs, PartyCost, PhaseCost, Result, Work};
 use tacit_two_party::cheetah::{self, TrafficOf};
 
 /// Decrypted outputs are taken to be within so many estimated deviations of the reference. If errors are
@@ -47,11 +47,7 @@ fn with_gaps(bytes: u64) -> u64 {
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(
-        frame: &'a Frame,
-        options: &'a Options,
-        bootstrapper: Option<&Bootstrapper>,
-    ) -> Result<Self, BackendError> {
+    pub fn new(frame: &'a Frame, options: &'a Options, bootstrapper: Option<&Bootstrapper>) -> Result<Self> {
         let weights = bootstrapper.map_or(0, |boot| boot.memory_bytes() as u64);
         let (needs, steps, work) = (Vec::new(), Vec::new(), Work::default());
         let mut draft = Self { frame, options, needs, steps, work, weights, matrices: 0, encoding: 0, most_held: 0 };
@@ -63,7 +59,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The keys that are sent, each once, and those that the server derives.
-    pub fn sent(&self) -> Result<SentKeys, BackendError> {
+    pub fn sent(&self) -> Result<SentKeys> {
         let keys = merge_needs(&self.needs);
         if self.options.derive {
             SentKeys::with_derivation(&self.frame.context, keys)
@@ -72,7 +68,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn step(&mut self, id: VectorId, bootstrapper: Option<&Bootstrapper>) -> Result<(), BackendError> {
+    fn step(&mut self, id: VectorId, bootstrapper: Option<&Bootstrapper>) -> Result<()> {
         let (vector, place) = (&self.frame.program.vectors[id], self.frame.places[id]);
         let mut record = StepRecord {
             node: vector.name.clone(),
@@ -151,7 +147,7 @@ impl<'a> Draft<'a> {
         level: usize,
         way: Way,
         record: &mut StepRecord,
-    ) -> Result<(), BackendError> {
+    ) -> Result<()> {
         record.diagonals += offsets.len();
         let context = &self.frame.context;
         let limbs = (level + context.parameters().alpha(level)) as u64;
@@ -237,13 +233,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// More bytes of keys than a client sends; outputs that cannot be compared.
-    pub fn public(
-        self,
-        model: &Model,
-        deviation: f64,
-        approximation: f64,
-        sent: &SentKeys,
-    ) -> Result<Public, BackendError> {
+    pub fn public(self, model: &Model, deviation: f64, approximation: f64, sent: &SentKeys) -> Result<Public> {
         let last = self.frame.program.vectors.len() - 1;
         let mut output = self.port(last);
         output.unit *= model.output_multiplier;
@@ -287,7 +277,7 @@ impl<'a> Draft<'a> {
         level: usize,
         last: usize,
         arg_max: Option<&ArgMax>,
-    ) -> Result<Costs, BackendError> {
+    ) -> Result<Costs> {
         let context = &self.frame.context;
         let stored = key_bytes(context, keys, 0)?;
         let packed_bytes = |key: &KeyRecord| SwitchKey::packed_bytes(context, key.id());

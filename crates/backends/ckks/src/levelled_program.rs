@@ -15,7 +15,7 @@ use super::options::{NAME, Options};
 use super::program::{Program, Step};
 use super::rotation_method::{Way, Ways};
 use super::setting::{self, Setting};
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 pub(super) struct Emitted {
     program: Arc<Program>,
@@ -51,7 +51,7 @@ impl Emitted {
     ///
     /// # Errors
     /// A node that cannot be lowered.
-    pub fn new(model: &Model, options: &Options, samples: Samples, watch: &Watch) -> Result<Self, BackendError> {
+    pub fn new(model: &Model, options: &Options, samples: Samples, watch: &Watch) -> Result<Self> {
         let (program, approximations) = emit::emit(model, options, samples, watch)?;
         Ok(Self { program: Arc::new(program), approximations, input: model.interface.input_shape.clone() })
     }
@@ -81,7 +81,7 @@ impl Emitted {
     ///
     /// # Errors
     /// A network that no secure parameters hold.
-    pub fn setting(&self, options: &Options) -> Result<(Setting, Levels), BackendError> {
+    pub fn setting(&self, options: &Options) -> Result<(Setting, Levels)> {
         setting::choose(&self.program, options, |n| self.layouts(n).is_some())
     }
 
@@ -89,7 +89,7 @@ impl Emitted {
     ///
     /// # Errors
     /// A network that no secure parameters hold; a list of ways for another number of transforms.
-    pub fn frame(&self, options: &Options, like: Option<&Frame>) -> Result<Frame, BackendError> {
+    pub fn frame(&self, options: &Options, like: Option<&Frame>) -> Result<Frame> {
         let Self { program, approximations, .. } = self;
         let (setting, levels) = self.setting(options)?;
         let layouts = self.layouts(setting.slots()).expect("the setting was chosen so that all tensors fit");
@@ -157,7 +157,7 @@ impl Frame {
         self.context.parameters().spec().encapsulated && key > LARGE_KEY
     }
 
-    pub fn bootstrapper(&self, options: &Options) -> Result<Option<Bootstrapper>, BackendError> {
+    pub fn bootstrapper(&self, options: &Options) -> Result<Option<Bootstrapper>> {
         let used = self.setting.bootstrap.filter(|_| self.places.iter().any(|place| place.boots));
         let spec = used.map(|b| b.spec(self.setting.slots(), options));
         spec.map(|spec| Bootstrapper::new(&self.context, &spec)).transpose().map_err(he)
@@ -187,7 +187,7 @@ fn product(parameters: &Parameters, level: usize, a: Scale, b: Scale) -> Scale {
     a.times(b).over_prime(parameters.primes()[level])
 }
 
-pub(super) fn part(context: &Context, way: Way, offsets: &BTreeSet<i64>, level: usize) -> Result<Part, BackendError> {
+pub(super) fn part(context: &Context, way: Way, offsets: &BTreeSet<i64>, level: usize) -> Result<Part> {
     if offsets.iter().eq([&0]) {
         return Ok(Part::Slots);
     }

@@ -17,7 +17,7 @@ use super::{client, server};
 use tacit_backend_api::seam::{self, ConnectionResources, digest};
 use tacit_backend_api::{
     Backend, BackendError, Benchmarks, ClientModel, ClientSide, Costs, DryRun, LoweringReport, Numerics, Preparation,
-    ServerModel, ServerSide, Setup, Strain, Support, Trust,
+    Result, ServerModel, ServerSide, Setup, Strain, Support, Trust,
 };
 
 /// The back end `ckks`.
@@ -39,7 +39,7 @@ pub(super) fn plan_digest(public: &[u8]) -> [u8; 32] {
 }
 
 impl Server {
-    fn new(model: &Model, plan: Plan) -> Result<Self, BackendError> {
+    fn new(model: &Model, plan: Plan) -> Result<Self> {
         let bytes = plan.public.to_bytes()?;
         let shared = Arc::new(server::Shared::new(plan, plan_digest(&bytes))?);
         Ok(Self { bytes, model: model.clone(), shared, report: None })
@@ -79,12 +79,7 @@ impl Backend for Ckks {
         Benchmarks::SQUARING
     }
 
-    fn lower_watched(
-        &self,
-        model: &Model,
-        text: &seam::Options,
-        watch: &Watch,
-    ) -> Result<Arc<dyn ServerModel>, BackendError> {
+    fn lower_watched(&self, model: &Model, text: &seam::Options, watch: &Watch) -> Result<Arc<dyn ServerModel>> {
         Options::read(text)?;
         model.check()?;
         let SettledModel { model: accepting, choice: AcceptedChoice { plan, judged, .. } } =
@@ -93,7 +88,7 @@ impl Backend for Ckks {
         Ok(Arc::new(Server { report: Some(report), ..Server::new(&accepting, plan)? }))
     }
 
-    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
+    fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>> {
         let stated = Public::read(public)?;
         let model = file::read(private).map_err(|e| BackendError::Private { what: e.to_string() })?;
         let plan = plan(&model, &stated.options, stated.approximation, &Watch::default())?;
@@ -106,7 +101,7 @@ impl Backend for Ckks {
         Ok(Arc::new(server))
     }
 
-    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
+    fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>> {
         let shared = client::Shared::new(Public::read(public)?, plan_digest(public))?;
         Ok(Arc::new(Client { shared: Arc::new(shared) }))
     }
@@ -135,7 +130,7 @@ macro_rules! plan_of {
                 $public.error_bound()
             }
 
-            fn check_answer(&$self, answer: &[f64]) -> Result<(), BackendError> {
+            fn check_answer(&$self, answer: &[f64]) -> Result<()> {
                 $public.check_answer(answer)
             }
 
@@ -166,7 +161,7 @@ impl ServerModel for Server {
         &self.bytes
     }
 
-    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>> {
         Ok(Zeroizing::new(file::write(&self.model)?))
     }
 
@@ -174,17 +169,17 @@ impl ServerModel for Server {
         self.report.as_ref().map(|report| report as &dyn LoweringReport)
     }
 
-    fn reference(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+    fn reference(&self, input: &[f32]) -> Result<Vec<f64>> {
         self.model.interface.check_input(input)?;
         Ok(self.plan().reference(input))
     }
 
-    fn simulate(&self, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+    fn simulate(&self, input: &[f32]) -> Result<Vec<f64>> {
         self.model.interface.check_input(input)?;
         Ok(self.plan().simulate(input))
     }
 
-    fn strain(&self, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
+    fn strain(&self, input: &[f32]) -> Result<Vec<Strain>> {
         self.model.interface.check_input(input)?;
         Ok(self.plan().strain(input))
     }
@@ -193,7 +188,7 @@ impl ServerModel for Server {
         format!("with more room than `-O margin={}`, 16 at most", self.plan().options.margin)
     }
 
-    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>, BackendError> {
+    fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>> {
         inputs.iter().try_for_each(|input| self.model.interface.check_input(input))?;
         Ok(self.plan().rehearse(inputs))
     }
@@ -202,7 +197,7 @@ impl ServerModel for Server {
         self.shared.free_idle_memory();
     }
 
-    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>> {
         Ok(Box::new(server::ServerConnection::new(self.shared.clone(), resources, seam::randomness()?)))
     }
 }
@@ -213,7 +208,7 @@ impl ClientModel for Client {
         (!options.round && compared.is_none()).then_some(("round", "false"))
     }
 
-    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
+    fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>> {
         Ok(Box::new(client::ClientConnection::new(self.shared.clone(), resources, seam::randomness()?)))
     }
 }

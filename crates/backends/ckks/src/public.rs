@@ -9,7 +9,7 @@ use super::argmax;
 use super::options::{NAME, Options};
 use super::wrong;
 use tacit_backend_api::seam::version;
-use tacit_backend_api::{BackendError, Costs, Numerics};
+use tacit_backend_api::{BackendError, Costs, Numerics, Result};
 
 /// Version of the public part and of the protocol that follows from it.
 pub(super) const VERSION: u32 = 9;
@@ -132,7 +132,7 @@ fn refusal() -> BackendError {
 }
 
 impl Public {
-    pub fn to_bytes(&self) -> Result<Vec<u8>, BackendError> {
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
         postcard::to_stdvec(self).or_else(|e| wrong(e.to_string()))
     }
 
@@ -140,7 +140,7 @@ impl Public {
     ///
     /// # Errors
     /// [`BackendError::Public`] for malformed bytes or another version.
-    pub fn read(bytes: &[u8]) -> Result<Self, BackendError> {
+    pub fn read(bytes: &[u8]) -> Result<Self> {
         version::check(NAME, VERSION, bytes)?;
         let public: Self = match postcard::take_from_bytes(bytes) {
             Ok((public, [])) => public,
@@ -153,7 +153,7 @@ impl Public {
 
     /// # Errors
     /// [`BackendError::Public`] if the part does not fit its parameters.
-    pub fn check(&self, parameters: &Parameters) -> Result<(), BackendError> {
+    pub fn check(&self, parameters: &Parameters) -> Result<()> {
         let (n, levels) = (parameters.degree() / 2, parameters.levels());
         let is_best = self.interface.output_mode == OutputMode::Top1;
         if is_best != self.compared.is_some() {
@@ -216,7 +216,7 @@ impl Public {
     ///
     /// # Errors
     /// [`BackendError::Answer`] for slots that no valid answer has.
-    pub fn answer(&self, slots: &[Complex]) -> Result<Vec<f64>, BackendError> {
+    pub fn answer(&self, slots: &[Complex]) -> Result<Vec<f64>> {
         if !self.output.holds(slots, MAX_STRAY.max(8.0 * self.relative)) {
             return Err(refusal());
         }
@@ -231,7 +231,7 @@ impl Public {
     ///
     /// # Errors
     /// [`BackendError::Answer`] if one does not.
-    pub fn check_answer(&self, answer: &[f64]) -> Result<(), BackendError> {
+    pub fn check_answer(&self, answer: &[f64]) -> Result<()> {
         let max_magnitude = self.output.unit + self.stated_error();
         // False for NaN.
         if self.compared.is_some() || answer.iter().all(|v| v.abs() <= max_magnitude) { Ok(()) } else { Err(refusal()) }
@@ -274,11 +274,7 @@ impl Public {
 ///
 /// # Errors
 /// [`BackendError::Public`] for more than [`MAX_KEY_BYTES`].
-pub(super) fn key_bytes(
-    context: &tacit_he::ckks::Context,
-    keys: &[KeyRecord],
-    digest: usize,
-) -> Result<u64, BackendError> {
+pub(super) fn key_bytes(context: &tacit_he::ckks::Context, keys: &[KeyRecord], digest: usize) -> Result<u64> {
     let total = keys.iter().map(|key| (SwitchKey::packed_bytes(context, key.id()) + digest) as u64).sum::<u64>();
     if total > MAX_KEY_BYTES {
         wrong(format!("{total} bytes of keys, at most {MAX_KEY_BYTES} are made"))

@@ -20,7 +20,7 @@ use super::wire::{
     CONFIRMED, DIGEST, HELLO, HELLO_BYTES, Hello, INPUT, KEY, OUTPUT, WELCOME, Welcome, key_digest, set_digest,
 };
 use tacit_backend_api::seam::{ConnectionResources, NoRoom, Stop, UploadName, Uploads, digest};
-use tacit_backend_api::{BackendError, Material, ServerSide};
+use tacit_backend_api::{BackendError, Material, Result, ServerSide};
 use tacit_ring::Weights;
 use tacit_two_party::cheetah::ServerParty;
 
@@ -36,7 +36,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(plan: Plan, digest: [u8; 32]) -> Result<Self, BackendError> {
+    pub fn new(plan: Plan, digest: [u8; 32]) -> Result<Self> {
         let best = plan.public.compared.map(|n| ArgMax::new(n as usize, plan.context.parameters())).transpose()?;
         Ok(Self { plan, digest, keys: KeySets::default(), best, circuit: Mutex::default() })
     }
@@ -48,7 +48,7 @@ impl Shared {
     }
 
     /// Encodes the weights at the first call.
-    fn circuit(&self) -> Result<Arc<Circuit>, BackendError> {
+    fn circuit(&self) -> Result<Arc<Circuit>> {
         let mut circuit_slot =
             self.circuit.lock().map_err(|_| BackendError::Misuse("encoding the weights broke down before"))?;
         if let Some(circuit) = &*circuit_slot {
@@ -107,7 +107,7 @@ impl ServerConnection {
         Self { shared, uploads, client, stop, watch, keys: None, file: None, prg: SplitPrg::new(prg), arg_max }
     }
 
-    fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
+    fn welcome(channel: &mut Channel, answer: Welcome) -> Result<()> {
         channel.send(WELCOME, &answer.to_bytes())?;
         Ok(channel.flush()?)
     }
@@ -119,8 +119,8 @@ impl ServerConnection {
         channel: &mut Channel,
         name: &UploadName,
         uploaded_count: usize,
-        mut take: impl FnMut(SwitchKey, &[u8]) -> Result<(), BackendError>,
-    ) -> Result<[u8; DIGEST], BackendError> {
+        mut take: impl FnMut(SwitchKey, &[u8]) -> Result<()>,
+    ) -> Result<[u8; DIGEST]> {
         let Shared { plan, digest, .. } = &*self.shared;
         let mut digests = Vec::with_capacity(plan.public.keys.len());
         for (index, record) in plan.public.keys.iter().enumerate().skip(uploaded_count) {
@@ -142,12 +142,7 @@ impl ServerConnection {
         digest("tacit 2026-11 ckks keys in memory", &[&self.client, &self.shared.digest, name])
     }
 
-    fn find_or_receive(
-        &self,
-        channel: &mut Channel,
-        name: &UploadName,
-        bytes: u64,
-    ) -> Result<Arc<KeySet>, BackendError> {
+    fn find_or_receive(&self, channel: &mut Channel, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>> {
         let (sets, resident) = (&self.shared.keys, self.resident_name(name));
         if let Some(keys) = sets.find(&resident) {
             Self::welcome(channel, Welcome::Known)?;
@@ -172,7 +167,7 @@ impl ServerConnection {
         Hello { name, lasts }: Hello,
         bytes: u64,
         uploads: &dyn Uploads,
-    ) -> Result<Arc<KeySet>, BackendError> {
+    ) -> Result<Arc<KeySet>> {
         let shared = self.shared.clone();
         let Shared { plan, digest, keys: sets, .. } = &*shared;
         let (path, is_whole) = match uploads.place(digest, &name, bytes, lasts)? {
@@ -212,7 +207,7 @@ impl ServerConnection {
         self.open_file(&path, &name, bytes)
     }
 
-    fn open_file(&mut self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
+    fn open_file(&mut self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>> {
         let Shared { plan, digest, keys, .. } = &*self.shared;
         let file = KeyFile::open(path, &plan.context, &file_binding(digest, name)).map_err(keeping_error)?;
         let state = file.state();
@@ -224,7 +219,7 @@ impl ServerConnection {
         Ok(keys.open(state, bytes, |budget| KeySet::paged(&plan.context, file, budget)))
     }
 
-    fn complete_keys(&self, name: &UploadName, sent: Arc<KeySet>) -> Result<Arc<KeySet>, BackendError> {
+    fn complete_keys(&self, name: &UploadName, sent: Arc<KeySet>) -> Result<Arc<KeySet>> {
         let Shared { plan, keys, .. } = &*self.shared;
         if plan.sent.derivations.is_empty() {
             return Ok(sent);
@@ -270,7 +265,7 @@ impl Drop for ServerConnection {
 }
 
 impl ServerSide for ServerConnection {
-    fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+    fn setup(&mut self, channel: &mut Channel) -> Result<()> {
         // A server that cannot compute should not take keys, so it encodes the weights first.
         channel.while_alive(|| self.shared.circuit())??;
         let hello = channel.recv_with(HELLO, HELLO_BYTES, Hello::from_bytes)?;
@@ -288,11 +283,11 @@ impl ServerSide for ServerConnection {
         }
     }
 
-    fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
+    fn offline(&mut self, _: &mut Channel) -> Result<Material> {
         Err(super::NOTHING)
     }
 
-    fn online(&mut self, channel: &mut Channel, _: Material) -> Result<(), BackendError> {
+    fn online(&mut self, channel: &mut Channel, _: Material) -> Result<()> {
         let keys = self.keys.clone().ok_or(super::NO_SETUP)?;
         let shared = self.shared.clone();
         let (context, public) = (&shared.plan.context, &shared.plan.public);
@@ -317,7 +312,7 @@ impl ServerSide for ServerConnection {
         party.online_on_shares(channel, material, &best.shares(&coefficients))
     }
 
-    fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
+    fn read_material(&self, bytes: &[u8]) -> Result<Material> {
         super::no_material(bytes)
     }
 }

@@ -18,7 +18,7 @@ use super::options::{Domain, Options};
 use super::plan::{Plan, plan_of};
 use super::refusal::{FailedChoice, MAX_OFF, add_hint, is_function, refusal, uncertain};
 use super::refused_cost;
-use tacit_backend_api::{BackendError, seam};
+use tacit_backend_api::{BackendError, Result, seam};
 
 const MARGINS: [f64; 3] = [1.25, 2.0, 4.0];
 /// Tolerances that are tried, as shares of the allowed one.
@@ -53,7 +53,7 @@ struct RangedModel<'m> {
 }
 
 impl<'m> RangedModel<'m> {
-    fn new(model: Cow<'m, Model>) -> Result<Self, BackendError> {
+    fn new(model: Cow<'m, Model>) -> Result<Self> {
         Ok(Self { judge: Judge::new(&model)?, model })
     }
 }
@@ -72,11 +72,7 @@ struct Search<'a> {
 ///
 /// # Errors
 /// A node that cannot be lowered; [`BackendError::Option`] where no choice holds.
-pub(super) fn settle<'m>(
-    model: &'m Model,
-    text: &seam::Options,
-    watch: &Watch,
-) -> Result<SettledModel<'m>, BackendError> {
+pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) -> Result<SettledModel<'m>> {
     let mut requested = Options::read(text)?;
     let has_margin = text.iter().any(|(key, _)| key == "margin");
     if requested.domain == Domain::Auto && has_margin {
@@ -115,7 +111,7 @@ pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
 }
 
 impl Search<'_> {
-    fn widest<'m>(mut self, full_range: RangedModel<'m>) -> Result<SettledModel<'m>, BackendError> {
+    fn widest<'m>(mut self, full_range: RangedModel<'m>) -> Result<SettledModel<'m>> {
         let choices = accepted(self.requested);
         if let Some(choice) = self.first(&full_range, &choices)? {
             return Ok(SettledModel { model: full_range.model, choice });
@@ -135,14 +131,14 @@ impl Search<'_> {
         narrowest.ok_or_else(|| self.refusal())
     }
 
-    fn only<'m>(mut self, ranged: RangedModel<'m>, choices: &[Options]) -> Result<SettledModel<'m>, BackendError> {
+    fn only<'m>(mut self, ranged: RangedModel<'m>, choices: &[Options]) -> Result<SettledModel<'m>> {
         let choice = self.first(&ranged, choices)?;
         choice.map(|choice| SettledModel { model: ranged.model, choice }).ok_or_else(|| self.refusal())
     }
 
     /// Takes the scales of samples if they are certain and no answer is refused; otherwise certain scales of
     /// not much larger error; otherwise larger margins.
-    fn scaled<'m>(mut self, ranged: RangedModel<'m>, has_margin: bool) -> Result<SettledModel<'m>, BackendError> {
+    fn scaled<'m>(mut self, ranged: RangedModel<'m>, has_margin: bool) -> Result<SettledModel<'m>> {
         let scales = margins(self.requested, has_margin);
         let mut choice = self.first(&ranged, &scales[..1])?;
         if !choice.as_ref().is_some_and(|choice| choice.plan.public.certain && choice.judged.refused() == 0) {
@@ -163,7 +159,7 @@ impl Search<'_> {
         choice.map(|choice| SettledModel { model: ranged.model, choice }).ok_or_else(|| self.refusal())
     }
 
-    fn first(&mut self, ranged: &RangedModel<'_>, choices: &[Options]) -> Result<Option<AcceptedChoice>, BackendError> {
+    fn first(&mut self, ranged: &RangedModel<'_>, choices: &[Options]) -> Result<Option<AcceptedChoice>> {
         let mut hopeless = None;
         for options in choices {
             self.watch.tell("choosing polynomials", self.tried, None)?;
@@ -190,7 +186,7 @@ impl Search<'_> {
 
     /// Tries one choice with ranges of the samples that do not judge and, if that holds, with ranges of all
     /// samples.
-    fn try_options(&mut self, ranged: &RangedModel<'_>, options: &Options) -> Result<Tried, BackendError> {
+    fn try_options(&mut self, ranged: &RangedModel<'_>, options: &Options) -> Result<Tried> {
         let RangedModel { model, judge } = ranged;
         let mut emitted = Emitted::new(model, options, Samples::Searched, self.watch)?;
         if options.domain == Domain::Accepted && !emitted.is_certain() {

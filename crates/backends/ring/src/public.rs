@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{RingGraph, Weights, bound, lowering, public_bytes, reference};
 use tacit_backend_api::seam::version;
-use tacit_backend_api::{BackendError, Numerics, Strain};
+use tacit_backend_api::{BackendError, Numerics, Result, Strain};
 
 fn wrong(what: String) -> BackendError {
     BackendError::Public { what }
@@ -17,12 +17,7 @@ fn wrong(what: String) -> BackendError {
 ///
 /// # Errors
 /// If the public part would be too long.
-pub fn write<T: Serialize>(
-    name: &str,
-    version: u32,
-    parameters: &T,
-    graph: &RingGraph,
-) -> Result<Vec<u8>, BackendError> {
+pub fn write<T: Serialize>(name: &str, version: u32, parameters: &T, graph: &RingGraph) -> Result<Vec<u8>> {
     let mut public = postcard::to_stdvec(&(name, version, parameters)).map_err(|e| wrong(e.to_string()))?;
     public.extend(public_bytes(graph)?);
     Ok(public)
@@ -32,11 +27,7 @@ pub fn write<T: Serialize>(
 ///
 /// # Errors
 /// Errors of [`version::check`], and [`BackendError::Public`] if the bytes are damaged.
-pub fn read<'a, T: DeserializeOwned>(
-    name: &'static str,
-    version: u32,
-    public: &'a [u8],
-) -> Result<(T, &'a [u8]), BackendError> {
+pub fn read<'a, T: DeserializeOwned>(name: &'static str, version: u32, public: &'a [u8]) -> Result<(T, &'a [u8])> {
     let remainder = version::check(name, version, public)?;
     postcard::take_from_bytes(remainder).map_err(|e| wrong(format!("it is not one of {name}: {e}")))
 }
@@ -55,7 +46,7 @@ pub fn error_bound(graph: &RingGraph, weights: Option<&Weights>, numerics: &Nume
 ///
 /// # Errors
 /// If the input does not fit the model.
-pub fn reference(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<f64>, BackendError> {
+pub fn reference(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<f64>> {
     let integers = reference::run(graph, weights, &reference::quantize_input(graph, input)?)?;
     Ok(reference::dequantize_output(graph, &integers))
 }
@@ -64,7 +55,7 @@ pub fn reference(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<
 ///
 /// # Errors
 /// If the input does not fit the model.
-pub fn strain(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<Strain>, BackendError> {
+pub fn strain(graph: &RingGraph, weights: &Weights, input: &[f32]) -> Result<Vec<Strain>> {
     Ok(lowering::strain(graph, weights, &reference::quantize_input(graph, input)?)?)
 }
 

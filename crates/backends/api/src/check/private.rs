@@ -10,7 +10,7 @@ use tacit_mpc::run_pair;
 use tacit_net::Channel;
 
 use crate::classes::{agrees, answer_class, class, is_class_of, root_mean_square, useful_bound};
-use crate::{Backend, BackendError, ConnectionResources, Material, Preparation, ServerModel, Setup, Trust};
+use crate::{Backend, BackendError, ConnectionResources, Material, Preparation, Result, ServerModel, Setup, Trust};
 
 /// The result of running both parties.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -92,11 +92,7 @@ impl RunReport {
     }
 }
 
-fn timed<T>(
-    total: &mut Took,
-    channel: &mut Channel,
-    phase: impl FnOnce(&mut Channel) -> Result<T, BackendError>,
-) -> Result<T, BackendError> {
+fn timed<T>(total: &mut Took, channel: &mut Channel, phase: impl FnOnce(&mut Channel) -> Result<T>) -> Result<T> {
     let (started, before) = (Instant::now(), channel.total_traffic());
     let result = phase(channel)?;
     let after = channel.total_traffic();
@@ -124,7 +120,7 @@ pub fn run(
     lowered: &Arc<dyn ServerModel>,
     inputs: &[Vec<f32>],
     watch: &Watch,
-) -> Result<RunReport, BackendError> {
+) -> Result<RunReport> {
     if backend.trust() == Trust::Dealer {
         let id = backend.id();
         return refuse(format!("`{id}` takes material from a dealer, which does not run here: `tacit bench` has one"));
@@ -157,7 +153,7 @@ pub fn run(
     Ok(ran)
 }
 
-fn refuse(what: String) -> Result<RunReport, BackendError> {
+fn refuse(what: String) -> Result<RunReport> {
     Err(BackendError::Data { what })
 }
 
@@ -176,7 +172,7 @@ fn run_both_parties(
     inputs: &[&Vec<f32>],
     watch: &Watch,
     split: &Arc<Mutex<Split>>,
-) -> Result<(Answers, [Took; 3]), BackendError> {
+) -> Result<(Answers, [Took; 3])> {
     let (sets_up, prepares) = (lowered.setup() != Setup::Nothing, lowered.preparation() != Preparation::Nothing);
     let mut took = [Took::default(); 3];
     let ask = |channel: &mut Channel| {

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::batch::ONE_BY_ONE;
 use super::spool::{self, Spool, Spools};
 use super::{Secrets, Stop, Uploads};
-use crate::BackendError;
+use crate::{BackendError, Result};
 
 /// Names one dealt material to client, server and dealer, and binds the dealer: a number that the dealer
 /// never reuses and the [`commitment`] to the dealing's seed, which no other party can guess.
@@ -81,23 +81,14 @@ pub trait Dealer: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if the dealer fails or refuses; errors of `sink`.
-    fn deal_into(
-        &self,
-        order: &Order<'_>,
-        seal: &Seal,
-        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError>;
+    fn deal_into(&self, order: &Order<'_>, seal: &Seal, sink: &mut dyn FnMut(Piece<'_>) -> Result<()>) -> Result<()>;
 
     /// At the server: as [`deal_into`](Self::deal_into), for no client yet. The dealer gives out no client
     /// half before the server [binds](Self::bind) it.
     ///
     /// # Errors
     /// As [`deal_into`](Self::deal_into); [`BackendError::Dealer`] if the dealer deals nothing ahead.
-    fn deal_ahead(
-        &self,
-        _: &Order<'_>,
-        _: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    fn deal_ahead(&self, _: &Order<'_>, _: &mut dyn FnMut(Piece<'_>) -> Result<()>) -> Result<()> {
         Err(BackendError::Dealer { what: "it deals nothing ahead of time".into() })
     }
 
@@ -106,7 +97,7 @@ pub trait Dealer: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if it is bound to another client, or the dealer cannot be reached.
-    fn bind(&self, _: &Ticket, _: &Seal) -> Result<bool, BackendError> {
+    fn bind(&self, _: &Ticket, _: &Seal) -> Result<bool> {
         Ok(false)
     }
 
@@ -114,7 +105,7 @@ pub trait Dealer: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if the dealer fails or refuses.
-    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
+    fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>)> {
         let mut received = None;
         let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
         self.deal_into(order, seal, &mut |piece| {
@@ -133,18 +124,13 @@ pub trait Dealer: Send + Sync {
     /// # Errors
     /// [`BackendError::Dealer`] if there is no such material or it was dealt for another claim;
     /// errors of `sink`.
-    fn fetch_into(
-        &self,
-        ticket: &Ticket,
-        claim: &Claim,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError>;
+    fn fetch_into(&self, ticket: &Ticket, claim: &Claim, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
     /// As [`fetch_into`](Self::fetch_into), with the whole half in memory.
     ///
     /// # Errors
     /// As [`fetch_into`](Self::fetch_into).
-    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    fn fetch(&self, ticket: &Ticket, claim: &Claim) -> Result<Zeroizing<Vec<u8>>> {
         // A growing vector would leave unwiped copies in memory when it reallocates.
         let mut pieces: Vec<Zeroizing<Vec<u8>>> = Vec::new();
         self.fetch_into(ticket, claim, &mut |bytes| {
@@ -161,13 +147,13 @@ pub trait Dealer: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if there is no such material or it was dealt for another claim.
-    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError>;
+    fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<()>;
 
     /// At the server: returns the seed of burnt material that its client gave up.
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if this server has no such material or the client may still use it.
-    fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError>;
+    fn open(&self, ticket: &Ticket) -> Result<Seed>;
 
     /// The same dealer for one connection. Calls that wait for the dealer end with [`BackendError::Stopped`]
     /// once `stop` is raised.
@@ -223,7 +209,7 @@ impl ConnectionResources {
     ///
     /// # Errors
     /// [`BackendError::Spool`] if the place cannot be made.
-    pub fn spool(&self, bytes: u64) -> Result<Box<dyn Spool>, BackendError> {
+    pub fn spool(&self, bytes: u64) -> Result<Box<dyn Spool>> {
         spool::spool(self.spools.as_deref(), bytes)
     }
 
@@ -231,7 +217,7 @@ impl ConnectionResources {
     ///
     /// # Errors
     /// [`BackendError::Dealer`].
-    pub fn dealer(&self) -> Result<&dyn Dealer, BackendError> {
+    pub fn dealer(&self) -> Result<&dyn Dealer> {
         self.dealer.as_deref().ok_or_else(|| BackendError::Dealer { what: "this party was told of none".into() })
     }
 }
@@ -240,7 +226,7 @@ impl ConnectionResources {
 ///
 /// # Errors
 /// [`BackendError::Random`] if the operating system gives no random bytes.
-pub fn fresh_seed() -> Result<Seed, BackendError> {
+pub fn fresh_seed() -> Result<Seed> {
     Seed::from_os().map_err(|e| BackendError::Random(e.to_string()))
 }
 
@@ -253,7 +239,7 @@ pub trait DealerModel: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError::Misuse`] if `batch` is more than the back end runs as one.
-    fn batched(&self, _batch: usize) -> Result<Arc<dyn DealerModel>, BackendError> {
+    fn batched(&self, _batch: usize) -> Result<Arc<dyn DealerModel>> {
         Err(ONE_BY_ONE)
     }
 
@@ -271,11 +257,7 @@ pub trait DealerModel: Send + Sync {
     ///
     /// # Errors
     /// Errors of `sink`.
-    fn client_half(
-        &self,
-        dealing: &Seed,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError>;
+    fn client_half(&self, dealing: &Seed, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
     /// Length of the server's half, in bytes.
     fn server_bytes(&self) -> u64;
@@ -284,9 +266,5 @@ pub trait DealerModel: Send + Sync {
     ///
     /// # Errors
     /// Errors of `sink`.
-    fn server_half(
-        &self,
-        dealing: &Seed,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError>;
+    fn server_half(&self, dealing: &Seed, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 }

@@ -6,10 +6,10 @@ use std::io::{Read, Write};
 use zeroize::Zeroizing;
 
 use super::spool::MaterialPlace;
-use crate::BackendError;
+use crate::{BackendError, Result};
 
 /// Checks that material was made for the plan of this digest.
-pub fn check_made_for(made_for: &[u8; 32], plan: &[u8; 32]) -> Result<(), BackendError> {
+pub fn check_made_for(made_for: &[u8; 32], plan: &[u8; 32]) -> Result<()> {
     if made_for != plan {
         return Err(BackendError::Misuse("the material belongs to another plan"));
     }
@@ -66,7 +66,7 @@ impl Material {
     ///
     /// # Errors
     /// [`BackendError::Misuse`] if it is stored already ([`spooled`](Self::spooled)).
-    pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    pub fn to_bytes(&self) -> Result<Zeroizing<Vec<u8>>> {
         match &self.0 {
             Held::Memory(part) => Ok(part.to_bytes()),
             Held::Spooled(_) => Err(BackendError::Misuse("this material was stored already")),
@@ -77,7 +77,7 @@ impl Material {
     ///
     /// # Errors
     /// [`BackendError::Misuse`] if it belongs to another back end or party.
-    pub fn take<T: Any>(self) -> Result<T, BackendError> {
+    pub fn take<T: Any>(self) -> Result<T> {
         let part: Box<dyn Any> = match self.0 {
             Held::Memory(part) => part,
             Held::Spooled(part) => part,
@@ -88,16 +88,16 @@ impl Material {
     }
 }
 
-pub(super) fn write_whole(material: &Material, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
+pub(super) fn write_whole(material: &Material, place: &mut dyn MaterialPlace) -> Result<()> {
     write(&material.to_bytes()?, place)
 }
 
 /// Writes a piece of material.
-pub fn write(bytes: &[u8], place: &mut (impl Write + ?Sized)) -> Result<(), BackendError> {
+pub fn write(bytes: &[u8], place: &mut (impl Write + ?Sized)) -> Result<()> {
     place.write_all(bytes).map_err(|e| BackendError::Spool { what: e.to_string() })
 }
 
-pub(super) fn read_whole(bytes: u64, mut source: Box<dyn Read + Send>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+pub(super) fn read_whole(bytes: u64, mut source: Box<dyn Read + Send>) -> Result<Zeroizing<Vec<u8>>> {
     let mut contents = Zeroizing::new(vec![0; bytes as usize]);
     source.read_exact(&mut contents).map_err(|e| BackendError::Material { what: e.to_string() })?;
     Ok(contents)

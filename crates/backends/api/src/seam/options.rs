@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::BackendError;
+use crate::{BackendError, Result};
 
 /// A back end's options as text. Sorted, so that equal options have equal bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -33,7 +33,7 @@ impl FromStr for Options {
     type Err = BackendError;
 
     /// Parses comma-separated `key=value`.
-    fn from_str(text: &str) -> Result<Self, BackendError> {
+    fn from_str(text: &str) -> Result<Self> {
         let mut options = Self::default();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| BackendError::Option {
@@ -59,7 +59,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// [`BackendError::Option`] if the value does not parse.
-    pub fn get<T: FromStr>(&mut self, key: &'static str) -> Result<Option<T>, BackendError>
+    pub fn get<T: FromStr>(&mut self, key: &'static str) -> Result<Option<T>>
     where
         T::Err: fmt::Display,
     {
@@ -77,7 +77,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// [`BackendError::Option`] if the value does not parse or is out of range.
-    pub fn in_range(&mut self, key: &'static str, allowed: RangeInclusive<u32>) -> Result<Option<u32>, BackendError> {
+    pub fn in_range(&mut self, key: &'static str, allowed: RangeInclusive<u32>) -> Result<Option<u32>> {
         self.get(key)?.map(|value| within(self.backend, key, value, &allowed)).transpose()
     }
 
@@ -85,7 +85,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// [`BackendError::Option`] if the value does not parse or is out of range.
-    pub fn up_to(&mut self, key: &'static str, max: f64) -> Result<Option<f64>, BackendError> {
+    pub fn up_to(&mut self, key: &'static str, max: f64) -> Result<Option<f64>> {
         match self.get::<f64>(key)? {
             Some(value) if !(value >= 0.0 && value <= max) => {
                 Err(out_of_range(self.backend, key, format!("{value}: 0 to {max} are allowed")))
@@ -98,7 +98,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// [`BackendError::Option`] names an unknown key and the known keys.
-    pub fn end(self) -> Result<(), BackendError> {
+    pub fn end(self) -> Result<()> {
         match self.options.0.keys().find(|key| !self.known_keys.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => Err(BackendError::Option {
@@ -114,12 +114,7 @@ impl Reader<'_> {
 ///
 /// # Errors
 /// [`BackendError::Option`] if `value` is out of range.
-pub fn within(
-    backend: &'static str,
-    key: &str,
-    value: u32,
-    allowed: &RangeInclusive<u32>,
-) -> Result<u32, BackendError> {
+pub fn within(backend: &'static str, key: &str, value: u32, allowed: &RangeInclusive<u32>) -> Result<u32> {
     match allowed.contains(&value) {
         true => Ok(value),
         false => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tacit_graph::{Interpreter, NodeId, SortedGraph, walk};
 
-use crate::BackendError;
+use crate::{BackendError, Result};
 
 /// The bit that is set once a connection's phases must end.
 const RAISED: u64 = 1 << 63;
@@ -80,7 +80,7 @@ impl Stop {
     ///
     /// # Errors
     /// [`BackendError::Stopped`] if the phases must end.
-    pub fn begin(&self) -> Result<(), BackendError> {
+    pub fn begin(&self) -> Result<()> {
         let previous = self.0.layers.fetch_update(Relaxed, Relaxed, |count| (count & RAISED == 0).then_some(count + 1));
         previous.map(drop).map_err(|_| BackendError::Stopped)
     }
@@ -89,7 +89,7 @@ impl Stop {
     ///
     /// # Errors
     /// [`BackendError::Stopped`], or the first error of the interpreter.
-    pub fn walk<G, I>(&self, graph: &G, interpreter: &mut I) -> Result<I::Wire, BackendError>
+    pub fn walk<G, I>(&self, graph: &G, interpreter: &mut I) -> Result<I::Wire>
     where
         G: SortedGraph,
         I: Interpreter<Node = G::Node, Error = BackendError>,
@@ -123,7 +123,7 @@ impl<I: Interpreter<Error = BackendError>> Interpreter for Stoppable<'_, I> {
     type Wire = I::Wire;
     type Error = BackendError;
 
-    fn node(&mut self, id: NodeId, node: &I::Node, inputs: &[&I::Wire]) -> Result<I::Wire, BackendError> {
+    fn node(&mut self, id: NodeId, node: &I::Node, inputs: &[&I::Wire]) -> Result<I::Wire> {
         self.stop.begin()?;
         self.interpreter.node(id, node, inputs)
     }

@@ -30,8 +30,8 @@ use super::levels::Bootstraps;
 use super::options::{NAME, Options, find_named};
 use super::public::StepRecord;
 use super::settle::{AcceptedChoice, settle};
-use tacit_backend_api::BackendError;
 use tacit_backend_api::seam;
+use tacit_backend_api::{BackendError, Result};
 
 /// The goal that a chosen set is best at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl Default for Wish {
 /// # Errors
 /// Errors of lowering; [`BackendError::Data`] if nothing fits the budget; [`BackendError::Option`] for an
 /// unknown strategy.
-pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch) -> Result<Design, BackendError> {
+pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch) -> Result<Design> {
     let mut strategies = std::iter::once("auto").chain(PRESETS.iter().map(|preset| preset.name));
     if !strategies.any(|name| name == wish.strategy) {
         let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
@@ -275,7 +275,7 @@ fn cost(goal: Goal, picked: Option<&Selection>) -> Cost {
 
 /// The placements with the fewest bootstraps: the options of each, and its frame. If the options give a
 /// placement, that alone.
-fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>, BackendError> {
+fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>> {
     let usual = emitted.frame(base, None)?;
     let boots = usual.setting.bootstraps().filter(|_| usual.bootstraps() > 0 && base.placement == 0);
     let mut frames = vec![(base.clone(), usual)];
@@ -312,7 +312,7 @@ fn pareto_front(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
 }
 
 /// The best of the sets that run and fit the budget.
-fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<usize, BackendError> {
+fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<usize> {
     let fitting = choices.iter().enumerate().filter(|(_, c)| wish.budget.holds(c.bytes, c.memory));
     fitting.min_by(|a, b| a.1.cost(wish.goal).rising(&b.1.cost(wish.goal))).map(|(i, _)| i).ok_or_else(|| {
         let bytes = choices.iter().map(|c| c.bytes).chain(front.iter().map(|s| s.bytes)).min().unwrap_or(0);
@@ -327,7 +327,7 @@ fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<
     })
 }
 
-fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize, BackendError> {
+fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize> {
     let index = choices.iter().position(|choice| choice.name == name).expect("every strategy is among the choices");
     let KeySetChoice { bytes, memory, .. } = choices[index];
     match budget.holds(bytes, memory) {

@@ -8,7 +8,7 @@ use tacit_he::ckks::{Method, NamedSet, Parameters, TransformPlan};
 
 use super::presets::most_special;
 use crate::levelled_program::he;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::Result;
 
 /// Bytes of one residue of both halves of a key: N = 2^16, 8 bytes.
 const UNIT: u64 = 2 * (1 << 16) * 8;
@@ -134,7 +134,7 @@ fn dynamic_alpha(primes: u64) -> u64 {
 ///
 /// # Errors
 /// None in practice.
-pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
+pub fn stage_keys(depth: u64) -> Result<StageKeys> {
     let primes = depth + 16;
     let mut uses: Vec<(i64, u64)> = Vec::new();
     for group in 0..3 {
@@ -153,7 +153,7 @@ pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
 }
 
 /// Distances of a bootstrap's stage, each with its level.
-fn stage(group: u32, level: u64) -> Result<Vec<(i64, u64)>, BackendError> {
+fn stage(group: u32, level: u64) -> Result<Vec<(i64, u64)>> {
     // A stage merges five butterflies: its distances are multiples of their least stride up to their sum,
     // either way.
     let (n, stride) = (1i64 << LOG_SLOTS, 1i64 << (5 * group));
@@ -180,7 +180,7 @@ pub struct Alphas {
 ///
 /// # Errors
 /// None in practice.
-pub fn allowed_alphas() -> Result<Vec<Alphas>, BackendError> {
+pub fn allowed_alphas() -> Result<Vec<Alphas>> {
     let set = NamedSet::find("A").expect("a set of the library");
     let parameters = Parameters::new(&set.spec()).map_err(he)?;
     let rows = (1..=parameters.levels()).map(|level| {

@@ -12,7 +12,7 @@ use crate::levelled_program::{Frame, he};
 use crate::options::{BOOTSTRAPS, Options};
 use crate::public::StepRecord;
 use crate::rotation_method::{Steps, Way, Ways};
-use tacit_backend_api::{BackendError, seam};
+use tacit_backend_api::{Result, seam};
 
 /// Options that [`Running::text`] writes for a choice.
 const WRITTEN: [&str; 4] = ["rotations", "bootstraps", "placement", "derive"];
@@ -32,7 +32,7 @@ pub(super) struct Running<'a> {
 }
 
 /// Makes bootstrap tables for each way to compute their rotations.
-pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Result<Vec<Bootstrapper>, BackendError> {
+pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Result<Vec<Bootstrapper>> {
     let mut bootstrappers = Vec::new();
     for bootstraps in BOOTSTRAPS {
         watch.tell("making tables of bootstraps", 0, None)?;
@@ -48,7 +48,7 @@ impl<'a> Running<'a> {
         given: &seam::Options,
         rates: Rates,
         bootstrappers: &'a [Bootstrapper],
-    ) -> Result<Self, BackendError> {
+    ) -> Result<Self> {
         let mut problem = problem(frame, bootstrappers, &rates)?;
         problem.weights += bootstrappers.iter().map(|boot| boot.memory_bytes() as u64).max().unwrap_or(0);
         let nodes = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), v.step.parts()));
@@ -69,12 +69,12 @@ impl<'a> Running<'a> {
         self.bootstrappers.iter().find(|boot| boot.spec().method == options.bootstraps.method())
     }
 
-    fn draft<'b>(&'b self, options: &'b Options) -> Result<Draft<'b>, BackendError> {
+    fn draft<'b>(&'b self, options: &'b Options) -> Result<Draft<'b>> {
         Draft::new(self.frame, options, self.bootstrapper(options))
     }
 
     /// The sets with one way for all transforms.
-    pub fn uniform(&self) -> Result<Vec<(KeySetChoice, Options)>, BackendError> {
+    pub fn uniform(&self) -> Result<Vec<(KeySetChoice, Options)>> {
         let boots = &BOOTSTRAPS[..if self.bootstrappers.is_empty() { 1 } else { BOOTSTRAPS.len() }];
         let mut choices = Vec::new();
         for &bootstraps in boots {
@@ -99,14 +99,14 @@ impl<'a> Running<'a> {
         Ok(choices)
     }
 
-    pub fn selected(&self, name: &str, selection: &Selection) -> Result<(KeySetChoice, Options), BackendError> {
+    pub fn selected(&self, name: &str, selection: &Selection) -> Result<(KeySetChoice, Options)> {
         let options = self.options(selection);
         let about = "a way and a number of baby steps for each transform, and where bootstraps come; found by search";
         Ok((self.choice(name, about, &options)?, options))
     }
 
     /// The search's selection with rotation keys derived at the server; `None` if there would be no masters.
-    pub fn derived(&self, selection: &Selection) -> Result<Option<(KeySetChoice, Options)>, BackendError> {
+    pub fn derived(&self, selection: &Selection) -> Result<Option<(KeySetChoice, Options)>> {
         let options = Options { derive: true, ..self.options(selection) };
         let sent = self.draft(&options)?.sent()?;
         let masters = sent.keys.iter().filter(|id| matches!(id.kind, KeyKind::Master(_))).count();
@@ -149,7 +149,7 @@ impl<'a> Running<'a> {
         text
     }
 
-    fn choice(&self, name: &str, about: &str, options: &Options) -> Result<KeySetChoice, BackendError> {
+    fn choice(&self, name: &str, about: &str, options: &Options) -> Result<KeySetChoice> {
         let (draft, context) = (self.draft(options)?, &self.frame.context);
         let sent = draft.sent()?;
         let bytes = sent.keys.iter().map(|&id| packed_bytes(context, id)).sum();
@@ -185,7 +185,7 @@ impl<'a> Running<'a> {
         })
     }
 
-    pub fn keys(&self, options: &Options) -> Result<Vec<KeyId>, BackendError> {
+    pub fn keys(&self, options: &Options) -> Result<Vec<KeyId>> {
         Ok(self.draft(options)?.sent()?.keys)
     }
 
@@ -230,11 +230,11 @@ impl<'a> Running<'a> {
         self.problem.weights + min_held.max().unwrap_or(0)
     }
 
-    pub fn plan(&self, class: &Class, way: Way) -> Result<TransformPlan, BackendError> {
+    pub fn plan(&self, class: &Class, way: Way) -> Result<TransformPlan> {
         way.plan(self.frame.context.degree() / 2, class.level, class.offsets.iter().copied()).map_err(he)
     }
 
-    fn work(&self, class: &Class, way: Way) -> Result<TransformWork, BackendError> {
+    fn work(&self, class: &Class, way: Way) -> Result<TransformWork> {
         Ok(self.plan(class, way)?.work(self.frame.context.parameters().alpha(class.level)))
     }
 
@@ -243,7 +243,7 @@ impl<'a> Running<'a> {
         FrontPoint { bytes, memory, seconds, options: self.text(&self.options(selection)) }
     }
 
-    pub fn hoisted_steps(&self) -> Result<Vec<StepRecord>, BackendError> {
+    pub fn hoisted_steps(&self) -> Result<Vec<StepRecord>> {
         let options = Options { rotations: Ways::All(Way::HOISTED), ..self.base.clone() };
         Ok(self.draft(&options)?.steps)
     }
@@ -256,7 +256,7 @@ impl<'a> Running<'a> {
     }
 
     /// Rotations by level and layer, those of bootstraps last.
-    pub fn table(&self) -> Result<Vec<TableRow>, BackendError> {
+    pub fn table(&self) -> Result<Vec<TableRow>> {
         let mut rows = Vec::new();
         for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
             rows.push(self.row(self.nodes(class), &self.plan(class, Way::HOISTED)?));

@@ -38,21 +38,21 @@ use super::{RingError, RingGraph, Weights};
 pub use agreement::{Agreement, agreement};
 use report::RingReport;
 use tacit_backend_api::classes::spread;
-use tacit_backend_api::{BackendError, Support};
+use tacit_backend_api::{BackendError, Result, Support};
 pub use width::strain;
 
 /// The online cost of one inference of a graph in the target back end, in bytes both ways (or any unit that
 /// grows with cost). [`Unsupported`](BackendError::Unsupported): it cannot compute in the rings of the graph.
-pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64, BackendError> + 'a;
+pub type Price<'a> = dyn Fn(&RingGraph) -> Result<f64> + 'a;
 
 /// The back end that a lowering is for. Both functions get the number of low bits that ReLUs do not test.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// The [`Price`] of every scheme that the search considers.
-    pub price: &'a dyn Fn(&RingGraph, u32) -> Result<f64, BackendError>,
+    pub price: &'a dyn Fn(&RingGraph, u32) -> Result<f64>,
     /// Checks whether the back end compiles the graph of a scheme that the search would choose; if not,
     /// [`Unsupported`](BackendError::Unsupported).
-    pub check: &'a dyn Fn(&RingGraph, u32) -> Result<(), BackendError>,
+    pub check: &'a dyn Fn(&RingGraph, u32) -> Result<()>,
 }
 
 /// Options of a lowering.
@@ -172,7 +172,7 @@ impl<'a> Problem<'a> {
 ///
 /// # Errors
 /// As [`lower_for`].
-pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel, BackendError> {
+pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<RingModel> {
     let target = Target { price: &|graph, _| price(graph), check: &|graph, _| price(graph).map(drop) };
     lower_for(model, options, target, &Watch::default())
 }
@@ -184,12 +184,7 @@ pub fn lower(model: &Model, options: &RingOptions, price: &Price) -> Result<Ring
 /// If an option is out of range, the model is inconsistent, its values fit no supported ring, or the back end
 /// compiles none of the candidates (with its reason). Other errors of the back end, and an interruption by
 /// `watch`.
-pub fn lower_for(
-    model: &Model,
-    options: &RingOptions,
-    target: Target,
-    watch: &Watch,
-) -> Result<RingModel, BackendError> {
+pub fn lower_for(model: &Model, options: &RingOptions, target: Target, watch: &Watch) -> Result<RingModel> {
     options.check()?;
     model.check().map_err(RingError::from)?;
     check_forms(model)?;
@@ -224,7 +219,7 @@ pub fn support(op: &FloatOp, has_tables: bool) -> Support {
 
 /// Per-channel constants would be weights: the importer makes depthwise layers of them. Back ends of this
 /// level do not multiply shares.
-fn check_forms(model: &Model) -> Result<(), BackendError> {
+fn check_forms(model: &Model) -> Result<()> {
     for (id, node) in model.graph.nodes.iter().enumerate() {
         match &node.op {
             FloatOp::Affine { scale, shift } if !(is_uniform(scale) && is_uniform(shift)) => {

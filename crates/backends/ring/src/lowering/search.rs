@@ -9,8 +9,8 @@ use super::emit::{Emitted, emit};
 use super::scheme::Scheme;
 use super::{Problem, Target};
 use crate::{RingError, reference};
-use tacit_backend_api::BackendError;
 use tacit_backend_api::classes::{class, flip_probability, is_class_of, relative_error, root_mean_square};
+use tacit_backend_api::{BackendError, Result};
 
 /// Finest precision to try, in bits relative to a tensor's root mean square.
 const FINEST: i32 = 12;
@@ -118,7 +118,7 @@ struct Demands {
 /// # Errors
 /// If no scheme fits the supported rings, the back end can compute none of those that fit, or it fails for
 /// another reason.
-pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, BackendError> {
+pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found> {
     let mut search = Search::new(problem, target);
     let options = problem.options;
     let mut demands = Demands { error: options.error_bound, flips: 1.0 - options.agreement };
@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
 
     /// The model under a scheme, with its outputs revealed, and its cost; `None` if no ring fits or the back
     /// end refuses.
-    fn computable(&mut self, trial: Trial) -> Result<Option<(Emitted, f64)>, BackendError> {
+    fn computable(&mut self, trial: Trial) -> Result<Option<(Emitted, f64)>> {
         let emitted = match emit(self.problem, &self.scheme(trial), false) {
             Err(RingError::NoRing { .. }) => return Ok(None),
             other => other?,
@@ -185,7 +185,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether the back end compiles the model as it is finally revealed.
-    fn compiles(&mut self, trial: Trial) -> Result<bool, BackendError> {
+    fn compiles(&mut self, trial: Trial) -> Result<bool> {
         let emitted = match emit(self.problem, &self.scheme(trial), self.problem.top1()) {
             Err(RingError::NoRing { .. }) => return Ok(false),
             other => other?,
@@ -195,7 +195,7 @@ impl<'a> Search<'a> {
     }
 
     /// Turns a refusal of the rings into `None`: other scales may work.
-    fn unless_refused<T>(&mut self, result: Result<T, BackendError>) -> Result<Option<T>, BackendError> {
+    fn unless_refused<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Err(refused @ BackendError::Unsupported { .. }) => {
                 self.refused = Some(refused);
@@ -206,7 +206,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns `None` if the scheme cannot be computed.
-    fn quality(&mut self, trial: Trial) -> Result<Option<Quality>, BackendError> {
+    fn quality(&mut self, trial: Trial) -> Result<Option<Quality>> {
         if let Some((_, quality_before)) = self.tried.get(&trial) {
             return Ok(Some(*quality_before));
         }
@@ -218,7 +218,7 @@ impl<'a> Search<'a> {
     }
 
     /// Searches from coarse to fine scales, and then with fewer bits in the tests of ReLUs.
-    fn cheapest(&mut self, demands: Demands) -> Result<Trial, BackendError> {
+    fn cheapest(&mut self, demands: Demands) -> Result<Trial> {
         let reachable = self.reachable()?;
         match self.cheapest_scales(reachable, demands)? {
             Some((cost, trial)) => self.fewest_tested(cost, trial, reachable, demands),
@@ -226,7 +226,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn cheapest_scales(&mut self, best: f64, demands: Demands) -> Result<Option<(f64, Trial)>, BackendError> {
+    fn cheapest_scales(&mut self, best: f64, demands: Demands) -> Result<Option<(f64, Trial)>> {
         let mut least_found: Option<(f64, Trial)> = None;
         let mut first_ok = None;
         for p in self.coarsest..=FINEST {
@@ -255,13 +255,7 @@ impl<'a> Search<'a> {
 
     /// Finds cheaper trials with more bits left out, at the found scales or with slightly finer weights.
     /// Random inputs tell too little about small values.
-    fn fewest_tested(
-        &mut self,
-        mut least_cost: f64,
-        scales: Trial,
-        reachable: f64,
-        demands: Demands,
-    ) -> Result<Trial, BackendError> {
+    fn fewest_tested(&mut self, mut least_cost: f64, scales: Trial, reachable: f64, demands: Demands) -> Result<Trial> {
         let mut best_scales = scales;
         let drops = self.problem.options.relu_drop.clone().skip(1);
         for relu_drop in drops.take_while(|_| !self.problem.model.calibration.guessed) {
@@ -280,7 +274,7 @@ impl<'a> Search<'a> {
         Ok(best_scales)
     }
 
-    fn reachable(&mut self) -> Result<f64, BackendError> {
+    fn reachable(&mut self) -> Result<f64> {
         for p in (self.coarsest..=FINEST).rev().step_by(2) {
             if let Some(q) = self.quality(self.trial(p, p))? {
                 return Ok(q.agreement);
@@ -289,7 +283,7 @@ impl<'a> Search<'a> {
         Err(self.nothing_fits())
     }
 
-    fn accepts(&mut self, trial: Trial, agreement: f64, demands: Demands) -> Result<bool, BackendError> {
+    fn accepts(&mut self, trial: Trial, agreement: f64, demands: Demands) -> Result<bool> {
         let guessed = self.problem.model.calibration.guessed;
         let q = self.quality(trial)?;
         Ok(q.is_some_and(|q| {
@@ -301,7 +295,7 @@ impl<'a> Search<'a> {
 
     /// Tries slightly coarser and finer scales than the chosen ones, if samples are cheap to run: the owner
     /// then sees the knee of the trade-off.
-    fn look_around(&mut self, chosen: Trial) -> Result<(), BackendError> {
+    fn look_around(&mut self, chosen: Trial) -> Result<()> {
         let sample_work = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
         let affordable = (MAX_LOOK_WORK / sample_work.max(1)) as usize;
         for step in [2, 1, -1, 4].into_iter().take(affordable) {
@@ -337,7 +331,7 @@ impl<'a> Search<'a> {
     }
 
     /// The most exact scheme that compiles, if none met the bound.
-    fn finest(&mut self) -> Result<Trial, BackendError> {
+    fn finest(&mut self) -> Result<Trial> {
         let mut best: Option<(f64, Trial)> = None;
         for p in (self.coarsest..=FINEST).rev() {
             let trial = self.trial(p, p);

@@ -17,7 +17,7 @@ use super::truncate;
 use super::{Batch, Level, NodeObserver, Step, StepTypes};
 use crate::fixed::{ring_mask, to_signed};
 use crate::{Node, RingGraph};
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 /// The place of a batch of gates in the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,24 +35,24 @@ pub(super) const NO_TABLES: BackendError = BackendError::Misuse("this back end p
 pub trait ClientPhase<K: StepTypes> {
     /// Called before the client takes the random `share` as that of a node's tensor. The phase may replace
     /// it, by the same value in all phases.
-    fn choose(&mut self, _id: NodeId, _share: &mut [u64]) -> Result<(), BackendError> {
+    fn choose(&mut self, _id: NodeId, _share: &mut [u64]) -> Result<()> {
         Ok(())
     }
     /// Masks the input with `share`.
-    fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError>;
+    fn input(&mut self, share: &[u64], width: u32) -> Result<()>;
     /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer reads.
-    fn linear(&mut self, layer: &K::Linear, id: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError>;
+    fn linear(&mut self, layer: &K::Linear, id: NodeId, x: &[u64]) -> Result<Vec<u64>>;
     /// Handles a batch of gates.
-    fn gate(&mut self, at: At, gate: &K::Gate, shares: &ClientShares<'_>) -> Result<(), BackendError>;
+    fn gate(&mut self, at: At, gate: &K::Gate, shares: &ClientShares<'_>) -> Result<()>;
     /// Changes the client's share from `c` to `to`, which is in the wider ring.
-    fn widen(&mut self, id: NodeId, widen: &K::Widen, c: &[u64], to: &[u64]) -> Result<(), BackendError>;
+    fn widen(&mut self, id: NodeId, widen: &K::Widen, c: &[u64], to: &[u64]) -> Result<()>;
     /// Handles look-ups: `c` is the client's share of the index, `to` the share of the results that it must
     /// end with.
-    fn look_up(&mut self, _id: NodeId, _table: &LookUp, _c: &[u64], _to: &[u64]) -> Result<(), BackendError> {
+    fn look_up(&mut self, _id: NodeId, _table: &LookUp, _c: &[u64], _to: &[u64]) -> Result<()> {
         Err(NO_TABLES)
     }
     /// Processes the share of a node's tensor, and returns the one that later nodes read.
-    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>>;
 }
 
 /// The walk over the client's shares.
@@ -75,7 +75,7 @@ pub struct ClientWalk<'a, K: StepTypes, P> {
 ///
 /// # Errors
 /// If their length is wrong.
-pub fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<(), BackendError> {
+pub fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<()> {
     let needed = batch * graph.input().elements();
     if input.len() == needed {
         return Ok(());
@@ -89,12 +89,7 @@ pub fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<(),
 ///
 /// # Errors
 /// Channel errors.
-pub fn receive_result(
-    graph: &RingGraph,
-    client_share: &[u64],
-    tag: Tag,
-    channel: &mut Channel,
-) -> Result<Vec<i64>, BackendError> {
+pub fn receive_result(graph: &RingGraph, client_share: &[u64], tag: Tag, channel: &mut Channel) -> Result<Vec<i64>> {
     let width = graph.output().fixed.width;
     let server_share = channel.recv_packed(tag, client_share.len(), width)?;
     Ok(client_share.iter().zip(server_share).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
@@ -118,7 +113,7 @@ impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
     type Wire = Vec<u64>;
     type Error = BackendError;
 
-    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>, BackendError> {
+    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>> {
         let chosen = |seed: &Prg, n, width| chosen(seed, At { node: id, level: 0 }, 0, n, width);
         let (at, elements) = (At { node: id, level: 0 }, self.batch * node.elements());
         let share = match &self.steps[id] {
@@ -181,7 +176,7 @@ impl<K: StepTypes, P: ClientPhase<K>> ClientWalk<'_, K, P> {
         levels: &[(Arc<Level>, K::Gate)],
         indexed: bool,
         input: &[u64],
-    ) -> Result<Vec<u64>, BackendError> {
+    ) -> Result<Vec<u64>> {
         let width = self.graph.nodes()[node.inputs[0]].fixed.width;
         // The positions are public at first: the client's share of them is zero. The input may be large, and
         // is not copied.

@@ -12,24 +12,24 @@ use super::local::apply;
 use super::truncate;
 use super::{At, Batch, Level, NodeObserver, Step, StepTypes};
 use crate::{Node, RingGraph};
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 /// The actions of the online phase at the steps that the server cannot compute alone.
 pub trait ServerPhase<K: StepTypes> {
     /// The masked input.
-    fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError>;
+    fn input(&mut self, node: &Node) -> Result<Vec<u64>>;
     /// The share of a linear layer's result.
-    fn linear(&mut self, layer: &K::Linear, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
+    fn linear(&mut self, layer: &K::Linear, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>>;
     /// Handles a batch of gates and returns the shares of its values.
-    fn gate(&mut self, at: At, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError>;
+    fn gate(&mut self, at: At, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>>;
     /// The share in the wider ring.
-    fn widen(&mut self, id: NodeId, widen: &K::Widen, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError>;
+    fn widen(&mut self, id: NodeId, widen: &K::Widen, node: &Node, x: &[u64]) -> Result<Vec<u64>>;
     /// Handles look-ups: the shares of the results for the shares of the indices.
-    fn look_up(&mut self, _id: NodeId, _table: &LookUp, _x: &[u64]) -> Result<Vec<u64>, BackendError> {
+    fn look_up(&mut self, _id: NodeId, _table: &LookUp, _x: &[u64]) -> Result<Vec<u64>> {
         Err(NO_TABLES)
     }
     /// Processes the share of a node's tensor, and returns the one that later nodes read.
-    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError>;
+    fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>>;
 }
 
 /// The walk over the server's shares.
@@ -51,7 +51,7 @@ impl<K: StepTypes, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
     type Wire = Vec<u64>;
     type Error = BackendError;
 
-    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>, BackendError> {
+    fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>> {
         let at = At { node: id, level: 0 };
         let share = match &self.steps[id] {
             Step::Input => self.phase.input(node)?,
@@ -87,7 +87,7 @@ impl<K: StepTypes, P: ServerPhase<K>> ServerWalk<'_, K, P> {
         levels: &[(Arc<Level>, K::Gate)],
         indexed: bool,
         input: &[u64],
-    ) -> Result<Vec<u64>, BackendError> {
+    ) -> Result<Vec<u64>> {
         let width = self.graph.nodes()[node.inputs[0]].fixed.width;
         let mut lists = vec![(input.to_vec(), width)];
         if indexed {
