@@ -19,6 +19,7 @@ pub(super) struct Circuit {
     linear: Vec<Vec<(VectorId, Compiled)>>,
 }
 
+/// A matrix, encoded to be applied to a ciphertext.
 struct Compiled {
     product: Product,
     /// Distances over which the result is rotated and added to itself.
@@ -123,6 +124,7 @@ impl Compiled {
     }
 }
 
+/// The evaluation of one step.
 struct Run<'a> {
     circuit: &'a Circuit,
     plan: &'a Plan,

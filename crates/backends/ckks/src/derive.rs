@@ -11,6 +11,7 @@ use tacit_backend_api::BackendError;
 /// Most steps from a master to a derived key, unless signed powers of two need more: each adds noise.
 const MAX_STEPS: u32 = 3;
 
+/// The keys that the client sends, of which the server derives others.
 #[derive(Default)]
 pub(super) struct SentKeys {
     pub keys: Vec<KeyId>,

@@ -37,6 +37,7 @@ const SAMPLE_WORK: u64 = 4_000_000_000;
 /// Factor on a certain range, for errors of the arithmetic.
 const CERTAIN_MARGIN: f64 = 1.01;
 
+/// The calibration samples that ranges are taken from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Samples {
     All,
@@ -44,6 +45,7 @@ pub(super) enum Samples {
     Searched,
 }
 
+/// A range of a tensor's values, by its middle.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub middle: f64,
@@ -63,6 +65,7 @@ impl Span {
     }
 }
 
+/// A range of a tensor's values, by its ends.
 struct KnownRange {
     ends: [f64; 2],
     /// Factor on the range, for values beyond it.
@@ -95,6 +98,7 @@ struct Origin {
     vector: Option<VectorId>,
 }
 
+/// The state of a lowering: vectors so far, and each node's value as a wire.
 pub(super) struct Emitter<'a> {
     pub(super) graph: &'a FloatGraph,
     pub(super) options: &'a Options,

@@ -40,6 +40,7 @@ pub(super) fn largest_magnitude_on(polynomial: &Polynomial, half: f64) -> f64 {
     tacit_floats::largest_magnitude(grid().map(|t| polynomial.at(half * t)))
 }
 
+/// A function on `middle - half .. middle + half`.
 pub(super) struct Ranged<'f> {
     pub f: &'f (dyn Fn(f64) -> f64 + Sync),
     pub middle: f64,

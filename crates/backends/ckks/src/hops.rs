@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 /// Hops to a distance that no sum of generators reaches.
 pub(super) const NEVER: u32 = u32::MAX;
 
+/// The fewest hops to each distance.
 #[derive(Clone)]
 pub(super) struct Hops {
     /// Hops from 0 to each distance.

@@ -18,11 +18,13 @@ use tacit_ring::lowering::report::{Expected, Samples};
 /// the outputs' range. A client refuses outputs that exceed their range by more.
 const SLACK: f64 = 1.0 / 64.0;
 
+/// An input and the float network's result.
 struct Case {
     input: Vec<f32>,
     expected: Vec<f32>,
 }
 
+/// The inputs that judge a lowering.
 pub(super) struct Judge {
     mode: OutputMode,
     /// Factor from the network's results to an answer.
@@ -35,6 +37,7 @@ pub(super) struct Judge {
     spread: f64,
 }
 
+/// Results for the inputs of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct TrialCounts {
     pub inputs: usize,
@@ -46,6 +49,7 @@ pub(super) struct TrialCounts {
     pub wrong: usize,
 }
 
+/// The verdict on a lowering.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Judged {
     pub samples: Samples,

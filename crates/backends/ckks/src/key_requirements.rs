@@ -22,6 +22,7 @@ use tacit_two_party::cheetah::{self, TrafficOf};
 /// Gaussian and the estimate is a third of the truth, one output in a thousand is not.
 const DEVIATIONS: f64 = 10.0;
 
+/// The keys that a frame needs, and its costs.
 pub(super) struct Draft<'a> {
     frame: &'a Frame,
     options: &'a Options,
@@ -30,9 +31,11 @@ pub(super) struct Draft<'a> {
     pub work: Work,
     /// Bytes of encoded weights and bootstrap tables.
     pub weights: u64,
+    /// Bytes of the matrices that weights are encoded from.
     matrices: u64,
     /// Most bytes that one matrix takes while it is encoded.
     encoding: u64,
+    /// Most bytes that a step holds.
     most_held: u64,
 }
 

@@ -6,6 +6,7 @@ use tacit_he::ckks::Polynomial;
 /// Inputs that run side by side.
 pub(super) const LANES: usize = 8;
 
+/// The value of a slot, for one input or for several.
 pub(super) trait Value: Copy + Send + Sync {
     /// The same number for each input.
     fn of(value: f64) -> Self;

@@ -10,6 +10,7 @@ use tacit_he::ckks::Complex;
 
 use super::sparse::Sparse;
 
+/// The slots of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     /// Slot of each element, below `period`.

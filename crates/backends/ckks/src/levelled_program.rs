@@ -17,6 +17,7 @@ use super::rotation_method::{Way, Ways};
 use super::setting::{self, Setting};
 use tacit_backend_api::{BackendError, Result};
 
+/// A network as a program, before it has levels.
 pub(super) struct Emitted {
     program: Arc<Program>,
     approximations: Vec<Approximation>,
@@ -24,6 +25,7 @@ pub(super) struct Emitted {
     input: Vec<usize>,
 }
 
+/// A program with its parameters, and the level of each vector.
 pub(super) struct Frame {
     pub program: Arc<Program>,
     pub approximations: Vec<Approximation>,
@@ -41,6 +43,7 @@ pub(super) fn he(error: tacit_he::HeError) -> BackendError {
 /// expensive.
 const LARGE_KEY: usize = 8 << 20;
 
+/// A part of a linear step: slots times constants, or a transform.
 pub(super) enum Part {
     Slots,
     Transform(TransformPlan),

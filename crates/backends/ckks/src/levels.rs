@@ -6,6 +6,7 @@
 
 use super::program::{Program, Step};
 
+/// The levels that bootstraps start from, and the highest that they reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bootstraps {
     pub level_in: usize,
@@ -13,6 +14,7 @@ pub(super) struct Bootstraps {
     pub level_out: usize,
 }
 
+/// The level at which each vector is read, and whether it is bootstrapped before.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Levels {
     pub level: Vec<usize>,

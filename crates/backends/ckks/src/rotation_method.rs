@@ -65,6 +65,7 @@ impl Steps {
     }
 }
 
+/// How one transform computes its rotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Way {
     pub steps: Steps,

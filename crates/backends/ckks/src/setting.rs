@@ -33,6 +33,7 @@ pub(super) struct Setting {
     pub bootstrap: Option<Bootstrapping>,
 }
 
+/// Levels of a bootstrap, and the accuracy of its sine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Bootstrapping {
     slot_to_coeff: usize,

@@ -35,11 +35,13 @@ const UNTRIED_FACTOR: f64 = 4.0;
 /// Ranges that differ by a smaller share count as the same.
 const ALIKE_SHARE: f64 = 0.02;
 
+/// The network with its accepted range, and the choice that holds on it.
 pub(super) struct SettledModel<'m> {
     pub model: Cow<'m, Model>,
     pub choice: AcceptedChoice,
 }
 
+/// Options that hold, with their plan and verdict.
 pub(super) struct AcceptedChoice {
     pub options: Options,
     pub emitted: Emitted,
@@ -47,6 +49,7 @@ pub(super) struct AcceptedChoice {
     pub judged: Judged,
 }
 
+/// A network with an accepted range, and the judge for that range.
 struct RangedModel<'m> {
     model: Cow<'m, Model>,
     judge: Judge,
@@ -58,6 +61,7 @@ impl<'m> RangedModel<'m> {
     }
 }
 
+/// A search through choices of options, and what its attempts have shown.
 struct Search<'a> {
     requested: &'a Options,
     watch: &'a Watch,

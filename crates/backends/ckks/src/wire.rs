@@ -22,6 +22,7 @@ pub(super) const DIGEST: usize = 32;
 /// Bytes of a [`Welcome`]: its kind, one byte, and two numbers.
 pub(super) const WELCOME_BYTES: usize = 17;
 
+/// The client's first message: the key set that it wants to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     /// Any connection of the client that knows the name may use the set.
@@ -45,6 +46,7 @@ impl Hello {
     }
 }
 
+/// The server's answer: what it has of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Welcome {
     Known,

@@ -30,6 +30,7 @@ pub(super) struct Key {
     pub bytes: Vec<u64>,
 }
 
+/// One way to run the transforms of a class.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Plan {
     pub name: String,

@@ -17,6 +17,7 @@ use crate::hops::{Hops, NEVER};
 /// Most keys that are added.
 const MAX_ADDED: usize = 600;
 
+/// A class with its possible splits, and their costs with all keys.
 struct Layer {
     level: usize,
     count: f64,
@@ -40,6 +41,7 @@ struct Resident {
     hops: BTreeMap<usize, Hops>,
 }
 
+/// The layers of a network, which cost rotations for any set of resident keys.
 struct Router<'a> {
     running: &'a Running<'a>,
     layers: Vec<Layer>,

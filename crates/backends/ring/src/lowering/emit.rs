@@ -23,6 +23,7 @@ use crate::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingG
 /// Room above the extreme inputs that were tried.
 pub(super) const EXTREME_MARGIN: f64 = 1.5;
 
+/// A model under one scheme.
 pub(super) struct Emitted {
     pub graph: RingGraph,
     pub weights: Weights,
@@ -30,6 +31,7 @@ pub(super) struct Emitted {
     pub origin: Vec<usize>,
 }
 
+/// A float node's tensor among the fixed-point nodes.
 #[derive(Clone, Copy)]
 struct Wire {
     id: NodeId,
@@ -56,6 +58,7 @@ struct Emitter<'a> {
     table_bits: u32,
 }
 
+/// Known bounds of a node's values.
 enum Size {
     /// The values fit this ring exactly.
     Ring(u32),

@@ -142,6 +142,7 @@ pub struct RingModel {
     pub report: RingReport,
 }
 
+/// The constant inputs of a search for scales.
 struct Problem<'a> {
     model: &'a Model,
     options: &'a RingOptions,

@@ -4,6 +4,7 @@ use tacit_graph::Function;
 
 use crate::Table;
 
+/// Ranges and scales that a table is made for.
 pub(super) struct Scales {
     /// Largest likely magnitude of the input, and largest magnitude on extreme inputs.
     pub input: [f64; 2],
@@ -17,6 +18,7 @@ pub(super) struct Scales {
     pub most_bits: u32,
 }
 
+/// A table and the meaning of its index.
 pub(super) struct Tabulated {
     pub table: Table,
     /// Fraction bits of the index.
