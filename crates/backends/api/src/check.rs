@@ -13,7 +13,7 @@ use tacit_graph::{Model, OutputMode, Watch};
 pub use self::private::{RunReport, Took, run as run_privately};
 pub use crate::classes::useful_bound;
 use crate::classes::{agrees, answer_class, interval, relative_error, spread_of};
-use crate::{BackendError, DryRun, ServerModel, Strain};
+use crate::{BackendError, DryRun, Result, ServerModel, Strain};
 
 /// Share of a tensor's limit from which on it counts as near the limit.
 pub const NEAR: f64 = 0.5;
@@ -93,7 +93,7 @@ pub fn check(
     inputs: &[Vec<f32>],
     labels: Option<&[usize]>,
     watch: &Watch,
-) -> Result<Checked, BackendError> {
+) -> Result<Checked> {
     if let Some(labels) = labels.filter(|l| l.len() != inputs.len()) {
         let what = format!("{} labels for {} inputs", labels.len(), inputs.len());
         return Err(BackendError::Data { what });
@@ -192,7 +192,7 @@ impl Tally {
         }
     }
 
-    fn finish(self, labelled: bool, remedy: &str) -> Result<Checked, BackendError> {
+    fn finish(self, labelled: bool, remedy: &str) -> Result<Checked> {
         if self.inputs == 0 {
             let what = format!("none of {} inputs lies in the range that the model accepts", self.refused);
             return Err(BackendError::Data { what });

@@ -15,7 +15,7 @@ use tacit_he::ckks::Parameters;
 
 use super::sparse::Sparse;
 use super::wrong;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::Result;
 use tacit_ring::{FixedPoint, Node, Op, RingGraph, RingSpec};
 use tacit_two_party::cheetah::{self, Cheetah, Plan};
 
@@ -70,7 +70,7 @@ impl ArgMax {
     ///
     /// # Errors
     /// Too few outputs, too many, or parameters that leave too little room.
-    pub fn new(n: usize, parameters: &Parameters) -> Result<Self, BackendError> {
+    pub fn new(n: usize, parameters: &Parameters) -> Result<Self> {
         let (prime, scale) = (parameters.primes()[0] as f64, parameters.scale(1).to_f64());
         let width = COMPARED_BITS + (prime / scale).log2().ceil() as u32;
         if !(2..=MAX_OUTPUTS).contains(&n) || period(n) > parameters.degree() / 2 {

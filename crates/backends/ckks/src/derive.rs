@@ -6,7 +6,7 @@ use tacit_he::ckks::{Context, Derivation, KeyId, KeyKind, KeySet, SwitchKey};
 
 use super::hops::Hops;
 use super::levelled_program::he;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::Result;
 
 /// Most steps from a master to a derived key, unless signed powers of two need more: each adds noise.
 const MAX_STEPS: u32 = 3;
@@ -26,7 +26,7 @@ impl SentKeys {
 
     /// Replaces rotation keys by masters, where the parameters leave special primes for masters and bytes are
     /// saved.
-    pub fn with_derivation(context: &Context, keys: Vec<KeyId>) -> Result<Self, BackendError> {
+    pub fn with_derivation(context: &Context, keys: Vec<KeyId>) -> Result<Self> {
         let n = context.degree() / 2;
         let distances: BTreeMap<u32, i64> = (1..n as i64).map(|k| (context.rotation_element(k), k)).collect();
         // Grouped by the number of special primes: a master serves keys with as many, up to its
@@ -78,7 +78,7 @@ impl SentKeys {
     ///
     /// # Errors
     /// An error in reading a master from a file.
-    pub fn complete(&self, context: &Context, sent: &KeySet) -> Result<KeySet, BackendError> {
+    pub fn complete(&self, context: &Context, sent: &KeySet) -> Result<KeySet> {
         let mut keys = sent.clone();
         for derivation in &self.derivations {
             keys.extend(derivation.run(context, sent).map_err(he)?);

@@ -57,18 +57,18 @@ mod wire;
 pub use model::Ckks;
 pub use public::StepRecord;
 
-use tacit_backend_api::{BackendError, Material};
+use tacit_backend_api::{BackendError, Material, Result};
 
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 const NOTHING: BackendError = BackendError::Misuse("the back end ckks has nothing to prepare");
 
-fn no_material(bytes: &[u8]) -> Result<Material, BackendError> {
+fn no_material(bytes: &[u8]) -> Result<Material> {
     match bytes {
         [] => Ok(Material::nothing()),
         _ => Err(BackendError::Material { what: format!("{} bytes for a back end that has none", bytes.len()) }),
     }
 }
 
-fn wrong<T>(what: String) -> Result<T, BackendError> {
+fn wrong<T>(what: String) -> Result<T> {
     Err(BackendError::Public { what })
 }

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::rotation_method::{Steps, Way, Ways};
 use serde::{Deserialize, Serialize};
-use tacit_backend_api::BackendError;
 use tacit_backend_api::seam;
+use tacit_backend_api::{BackendError, Result};
 
 pub(super) const NAME: &str = "ckks";
 
@@ -145,7 +145,7 @@ impl Options {
     ///
     /// # Errors
     /// [`BackendError::Option`] for an unknown option or a value that is not allowed.
-    pub fn read(text: &seam::Options) -> Result<Self, BackendError> {
+    pub fn read(text: &seam::Options) -> Result<Self> {
         let mut reader = text.reader(NAME);
         let default = Self::default();
         let options = Self {

@@ -10,7 +10,7 @@ use super::levelled_program::{Emitted, Frame};
 use super::noise;
 use super::options::Options;
 use super::public::Public;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 /// Everything that the server runs a network with, for one choice of rotations.
 pub(super) struct Plan {
@@ -38,7 +38,7 @@ const MAX_DEVIATION: f64 = 1.0 / 64.0;
 ///
 /// # Errors
 /// A node that cannot be lowered, or a network that no secure parameters hold.
-pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: &Watch) -> Result<Plan, BackendError> {
+pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: &Watch) -> Result<Plan> {
     let emitted = Emitted::new(model, options, Samples::All, watch)?;
     plan_of(model, &emitted, options, approximation, watch)
 }
@@ -53,7 +53,7 @@ pub(super) fn plan_of(
     options: &Options,
     approximation: f64,
     watch: &Watch,
-) -> Result<Plan, BackendError> {
+) -> Result<Plan> {
     let frame = emitted.frame(options, None)?;
     watch.tell("making tables of bootstraps", 0, None)?;
     let bootstrapper = frame.bootstrapper(options)?;

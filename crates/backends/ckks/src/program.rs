@@ -66,6 +66,7 @@ impl Step {
         }
     }
 
+    /// Number of levels that the step takes.
     pub fn depth(&self) -> usize {
         match self {
             Self::Input => 0,
@@ -75,6 +76,7 @@ impl Step {
         }
     }
 
+    /// Number of parts of a linear step; 0 for other steps.
     pub fn parts(&self) -> usize {
         if let Self::Linear { parts, .. } = self { parts.len() } else { 0 }
     }

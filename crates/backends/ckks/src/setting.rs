@@ -6,7 +6,7 @@ use tacit_he::ckks::{BootstrapSpec, KeyGroup, NamedSet, ParametersSpec, Secret, 
 use super::levels::{Bootstraps, Levels, assign_levels};
 use super::options::{NAME, Options, Set};
 use super::program::Program;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 /// Bits of the lowest prime, of primes above it, and of special primes.
 const BASE_BITS: u32 = 46;
@@ -128,11 +128,7 @@ fn bits(levels: usize, alpha: usize) -> f64 {
 ///
 /// # Errors
 /// [`BackendError::Option`] if no setting holds the program.
-pub(super) fn choose(
-    program: &Program,
-    options: &Options,
-    holds: impl Fn(usize) -> bool,
-) -> Result<(Setting, Levels), BackendError> {
+pub(super) fn choose(program: &Program, options: &Options, holds: impl Fn(usize) -> bool) -> Result<(Setting, Levels)> {
     let depth = assign_levels(program, None, usize::MAX, 0).map_or(usize::MAX, |levels| levels.level[0]);
     let largest = LOG_DEGREES[LOG_DEGREES.len() - 1];
     let setting = match options.set {

@@ -1,6 +1,6 @@
 //! Sizes of batches, and the digests of plans for batches.
 
-use crate::{BackendError, Costs};
+use crate::{BackendError, Costs, Result};
 
 /// The error of back ends that run one input at a time.
 pub const ONE_BY_ONE: BackendError = BackendError::Misuse("this back end runs one input at a time");
@@ -21,7 +21,7 @@ pub fn most_inputs(costs: &Costs) -> usize {
 ///
 /// # Errors
 /// [`BackendError::Misuse`] otherwise.
-pub fn checked_batch(batch: usize, max_batch: usize) -> Result<usize, BackendError> {
+pub fn checked_batch(batch: usize, max_batch: usize) -> Result<usize> {
     match (1..=max_batch).contains(&batch) {
         true => Ok(batch),
         false => Err(BackendError::Misuse("the back end does not run so many inputs as one")),

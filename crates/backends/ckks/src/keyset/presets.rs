@@ -10,7 +10,7 @@ use super::rates::{key_bytes, plain_bytes, transforms};
 use super::runnable_sets::Running;
 use crate::hops::Hops;
 use crate::rotation_method::Way;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::Result;
 
 /// Number of special primes of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ struct Move {
     is_of_step: bool,
 }
 
-fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
+fn moves(running: &Running<'_>) -> Result<Vec<Move>> {
     let mut moves = Vec::new();
     for class in running.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
         moves.extend(transform_moves(&running.plan(class, Way::FLAT)?, class.transforms.len() as u64, true));
@@ -114,7 +114,7 @@ fn transform_moves(plan: &TransformPlan, times: u64, is_of_step: bool) -> Vec<Mo
 }
 
 impl Preset {
-    pub(super) fn evaluate(&self, running: &Running<'_>) -> Result<KeySetChoice, BackendError> {
+    pub(super) fn evaluate(&self, running: &Running<'_>) -> Result<KeySetChoice> {
         let context = &*running.frame.context;
         let (parameters, n) = (context.parameters(), context.degree() / 2);
         let top = parameters.levels();

@@ -11,7 +11,7 @@ use crate::layout;
 use crate::levelled_program::{Frame, he};
 use crate::program::Step;
 use crate::rotation_method::{Way, Ways};
-use tacit_backend_api::BackendError;
+use tacit_backend_api::Result;
 
 /// A key that a plan needs: its index in the problem's keys, and the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -97,7 +97,7 @@ impl Keys<'_> {
 }
 
 /// `bootstrappers` is empty without bootstraps.
-pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem, BackendError> {
+pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem> {
     let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
     let (mut fixed, mut fixed_seconds) = (vec![keys.need(frame.anew())], 0.0);
     let context = &*frame.context;
@@ -163,7 +163,7 @@ fn classes(frame: &Frame, weights: &mut u64) -> Vec<Class> {
 }
 
 /// The plans for the transforms of a class, but those that another one beats with a subset of their keys.
-fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Result<Vec<Plan>, BackendError> {
+fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Result<Vec<Plan>> {
     let (context, level, count) = (&*frame.context, class.level, class.transforms.len());
     let (n, alpha) = (context.degree() / 2, context.parameters().alpha(level));
     let mut plans: Vec<Plan> = Vec::new();

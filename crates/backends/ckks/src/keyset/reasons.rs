@@ -8,7 +8,7 @@ use tacit_he::ckks::{KeyId, KeyKind, Method, TransformPlan};
 use super::rates::packed_bytes;
 use super::runnable_sets::Running;
 use crate::options::Options;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::Result;
 
 /// Most nodes that a reason names.
 const MAX_NAMED: usize = 3;
@@ -77,7 +77,7 @@ fn add_roles(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
 
 impl Running<'_> {
     /// Reasons for the keys of a set that runs, and its chains.
-    pub(super) fn reasons(&self, options: &Options) -> Result<(Vec<KeyReason>, Vec<Chain>), BackendError> {
+    pub(super) fn reasons(&self, options: &Options) -> Result<(Vec<KeyReason>, Vec<Chain>)> {
         let context = &*self.frame.context;
         let (mut roles, mut chains) = (Roles::new(), Vec::new());
         for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {

@@ -13,7 +13,7 @@ use super::emit::{self, Emitted};
 use super::scheme::Scheme;
 use super::{Problem, RingOptions, Target, range};
 use crate::{Op, RingError};
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 const ROOM_LOGS: std::ops::RangeInclusive<i32> = 0..=10;
 /// Medium scales at which prices are compared.
@@ -29,12 +29,7 @@ pub(super) struct Clamp {
 }
 
 /// The model with the clamps that cost least in the target back end.
-pub(super) fn clamped(
-    model: &Model,
-    options: &RingOptions,
-    target: &Target,
-    watch: &Watch,
-) -> Result<Model, BackendError> {
+pub(super) fn clamped(model: &Model, options: &RingOptions, target: &Target, watch: &Watch) -> Result<Model> {
     let plain = RingOptions { clamp: false, ..options.clone() };
     let scheme = options.frac_bits.map_or(TYPICAL_SCHEME, |f| Scheme::fixed(f, options.weight_bits.unwrap_or(f)));
     let emitted = emit::emit(&Problem::new(model, &plain, watch), &scheme, false)?;

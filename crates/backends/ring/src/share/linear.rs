@@ -4,20 +4,14 @@ use tacit_arith::ring::{ConvSpec, conv2d};
 
 use crate::LayerWeights;
 use crate::fixed::ring_mask;
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 /// Readers check weights and material against the plan.
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
 /// Computes `W u + bias + addend` in the ring: the online half of a linear layer for one or more inputs,
 /// which needs only the server's share `u`.
-pub fn linear_online(
-    conv: &ConvSpec,
-    layer: &LayerWeights,
-    u: &[u64],
-    addend: &[u64],
-    width: u32,
-) -> Result<Vec<u64>, BackendError> {
+pub fn linear_online(conv: &ConvSpec, layer: &LayerWeights, u: &[u64], addend: &[u64], width: u32) -> Result<Vec<u64>> {
     let mut out = Vec::with_capacity(addend.len());
     for u in u.chunks(conv.in_len()) {
         out.extend(conv2d(conv, &layer.weights, u, width).map_err(|_| NO_WEIGHTS)?);

@@ -5,7 +5,7 @@ use tacit_arith::ring::ConvSpec;
 
 use super::{Step, StepTypes};
 use crate::{Node, Op, RingGraph};
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 /// Limits of a model: entries of all matrices, multiplications, and bytes of dealt material.
 const MAX_WEIGHTS: u128 = 1 << 28;
@@ -28,7 +28,7 @@ pub fn check_sizes<K: StepTypes<Linear = ConvSpec>>(
     graph: &RingGraph,
     steps: &[Step<K>],
     added: impl Fn(&Step<K>, &Node) -> Added,
-) -> Result<(), BackendError> {
+) -> Result<()> {
     let (mut weights, mut macs, mut material) = (0u128, 0u128, 0u128);
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
         let refuse = |what: String| {

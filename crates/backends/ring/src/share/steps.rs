@@ -11,7 +11,7 @@ use super::reduce::{Level, max_pool, tournament};
 use super::truncate;
 use crate::fixed::MIN_COMPARED_WIDTH;
 use crate::{Node, Op, RingGraph, Table};
-use tacit_backend_api::BackendError;
+use tacit_backend_api::{BackendError, Result};
 
 /// The types that a back end computes its steps with.
 pub trait StepTypes {
@@ -131,7 +131,7 @@ pub trait Compile<K: StepTypes> {
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
-pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>, BackendError> {
+pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>> {
     let exact = if make.exact() { truncate::all_truncations(graph) } else { truncate::exact(graph) };
     let (reaches_output, clips) = (truncate::revealed_nodes(graph), truncate::into_tables(graph));
     let nodes = graph.nodes().iter().enumerate();
