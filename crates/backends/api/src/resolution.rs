@@ -7,9 +7,9 @@ use serde::Serialize;
 /// An input whose values nearly all round to zero.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Faint {
-    /// Number of nonzero values that round to zero.
+    /// Nonzero values that round to zero.
     pub zeroed: usize,
-    /// Number of nonzero values.
+    /// Nonzero values.
     pub of: usize,
     /// The largest magnitude, after the client's normalisation.
     pub largest: f64,

@@ -15,7 +15,7 @@ use super::sparse::Sparse;
 pub(super) struct Layout {
     /// Slot of each element, below `period`.
     pub slots: Vec<u32>,
-    /// Number of slots after which they repeat: a power of two.
+    /// Slots after which they repeat: a power of two.
     pub period: usize,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Public {
     pub input: Port,
     pub output: Port,
     pub keys: Vec<KeyRecord>,
-    /// Number of outputs that the arg max compares; `None` if all outputs are revealed.
+    /// Outputs that the arg max compares; `None` if all outputs are revealed.
     pub compared: Option<u32>,
     /// Largest expected error of an output in real units, rounding included.
     pub error: f64,
@@ -58,7 +58,7 @@ pub(super) struct Port {
     /// Value of a slot of 1.
     pub unit: f64,
     pub slots: Vec<u32>,
-    /// Number of slots after which they repeat.
+    /// Slots after which they repeat.
     pub period: usize,
 }
 

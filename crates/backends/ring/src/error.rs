@@ -17,7 +17,7 @@ pub enum RingError {
     /// The graph has no nodes, or too many.
     #[error("a graph of {count} nodes is not supported (1 to {MAX_NODES})")]
     NodeCount {
-        /// Number of nodes found.
+        /// Nodes found.
         count: usize,
     },
     /// A node does not fit.
@@ -40,7 +40,7 @@ pub enum RingError {
     Output {
         /// Stated output.
         output: NodeId,
-        /// Number of nodes.
+        /// Nodes.
         count: usize,
     },
     /// The stated interface differs from that of the nodes.

@@ -30,9 +30,9 @@ pub struct Table {
 /// may choose the i of an x: the piece of x, or the one above, whose line extends below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
-    /// Number of bits of a number below the index of its piece.
+    /// Bits of a number below the index of its piece.
     pub low: u32,
-    /// Number of zero bits appended to each entry.
+    /// Zero bits appended to each entry.
     pub shift: u32,
     /// The slope of each piece.
     pub slopes: Vec<i64>,

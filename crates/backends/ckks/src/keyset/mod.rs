@@ -97,11 +97,11 @@ pub struct KeySetChoice {
     pub about: String,
     /// All options of the back end that run it; `None` if it is only computed.
     pub options: Option<String>,
-    /// Number of keys of all kinds.
+    /// Keys of all kinds.
     pub keys: usize,
     /// Bytes to send, seeded and packed.
     pub bytes: u64,
-    /// Number of rotation keys.
+    /// Rotation keys.
     pub rotation_keys: usize,
     /// Bytes of rotation keys.
     pub rotation_bytes: u64,
@@ -126,7 +126,7 @@ pub struct TableRow {
     pub level: usize,
     /// Special primes of keys at that level.
     pub alpha: usize,
-    /// Number of diagonals.
+    /// Diagonals.
     pub diagonals: usize,
     /// Distances of rotations where each has a key.
     pub rotations: Vec<i64>,

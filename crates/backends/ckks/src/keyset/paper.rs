@@ -115,7 +115,7 @@ fn row_of_table_5(depth: u64, alpha: u64) -> BootstrapKeys {
 pub struct StageKeys {
     /// Multiplications left after it.
     pub depth: u64,
-    /// Number of distances, in three and three linear transforms.
+    /// Distances, in three and three linear transforms.
     pub distances: usize,
     /// Bytes with dynamic alpha: each distance has a key for every alpha that it is used with, at the highest
     /// level of that alpha.
@@ -197,7 +197,7 @@ pub fn allowed_alphas() -> Result<Vec<Alphas>> {
 pub struct PaperAlphas {
     /// Network and strategy.
     pub what: &'static str,
-    /// Number of keys for each alpha.
+    /// Keys for each alpha.
     pub keys: u64,
     /// Alphas of the keys.
     pub alphas: &'static [u64],

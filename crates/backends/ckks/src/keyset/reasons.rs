@@ -39,7 +39,7 @@ pub struct Chain {
     pub nodes: Vec<String>,
     /// Level of the transforms' input.
     pub level: usize,
-    /// Number of keys if the transforms were hoisted.
+    /// Keys if the transforms were hoisted.
     pub distances: usize,
     /// Distances of the keys that are chained.
     pub by: Vec<i64>,

@@ -10,7 +10,7 @@ use tacit_backend_api::classes::{class, is_class_of, relative_error, spread};
 /// Agreement over a set of inputs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Agreement {
-    /// Number of inputs.
+    /// Inputs.
     pub samples: usize,
     /// Share of inputs with the class of the float network (for a single output: its sign).
     pub same_class: f64,

@@ -136,7 +136,7 @@ pub struct RingModel {
     pub graph: RingGraph,
     /// Private part.
     pub weights: Weights,
-    /// Number of low bits that ReLUs leave out of their tests.
+    /// Low bits that ReLUs leave out of their tests.
     pub relu_drop: u32,
     /// The results, for the model's owner.
     pub report: RingReport,
@@ -147,7 +147,7 @@ struct Problem<'a> {
     model: &'a Model,
     options: &'a RingOptions,
     watch: &'a Watch,
-    /// Number of schemes run on the samples so far.
+    /// Schemes run on the samples so far.
     tried: Cell<usize>,
     /// Samples that the search uses.
     searched: Range<usize>,

@@ -50,7 +50,7 @@ pub struct RingReport {
     pub comparisons: Comparisons,
     /// Multiplications of one inference in linear layers.
     pub macs: u64,
-    /// Number of private weights and biases.
+    /// Private weights and biases.
     pub parameters: u64,
     /// One line for each node that computes.
     pub layers: Vec<LayerReport>,
@@ -63,9 +63,9 @@ pub struct RingReport {
 /// The use of the calibration samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Samples {
-    /// Number of samples by which scales were chosen.
+    /// Samples by which scales were chosen.
     pub searched: usize,
-    /// Number of samples that the search did not use.
+    /// Samples that the search did not use.
     pub held_out: usize,
 }
 
@@ -104,9 +104,9 @@ impl RingReport {
 /// How sure it is that no accepted input overflows a tensor's ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overflow {
-    /// Number of tensors that the weights bound.
+    /// Tensors that the weights bound.
     pub certain: usize,
-    /// Number of other tensors, whose rings hold more than the calibrated magnitudes.
+    /// Other tensors, whose rings hold more than the calibrated magnitudes.
     pub likely: usize,
     /// The least factor between what such a ring holds and the largest calibrated magnitude.
     pub least_factor: f64,
@@ -157,7 +157,7 @@ pub struct LayerReport {
     pub max_error: f64,
     /// Mean difference to the float network (real units).
     pub mean_error: f64,
-    /// Number of comparisons.
+    /// Comparisons.
     pub comparisons: u64,
     /// Bits of the ring in which values are compared.
     pub compared_width: Option<u32>,
