@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tacit_he::ckks::{Context, Derivation, KeyId, KeyKind, KeySet, SwitchKey};
 
-use super::hops::Hops;
+use super::hops::{Hops, signed_powers};
 use super::levelled_program::he;
 use tacit_backend_api::Result;
 
@@ -95,7 +95,7 @@ fn master(context: &Context, id: &KeyId, k: i64) -> KeyId {
 /// Few distances whose sums give all of `needs`: the signed powers of two, without those that can be
 /// left out while no sum takes more than [`MAX_STEPS`] terms.
 fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
-    let mut generators: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
+    let mut generators = signed_powers(n);
     let max_steps = max_hops(n, needs, &generators).max(MAX_STEPS);
     for generator in generators.clone() {
         let without: Vec<i64> = generators.iter().copied().filter(|k| *k != generator).collect();

@@ -7,6 +7,11 @@
 
 use std::collections::VecDeque;
 
+/// Powers of two in either direction, modulo `n`.
+pub(super) fn signed_powers(n: usize) -> Vec<i64> {
+    (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect()
+}
+
 /// Hops to a distance that no sum of generators reaches.
 pub(super) const NEVER: u32 = u32::MAX;
 

@@ -77,6 +77,11 @@ fn position(output: usize, stride: usize, tap: usize, dilation: usize, pad: usiz
     (output * stride + tap * dilation).checked_sub(pad).filter(|p| *p < len)
 }
 
+/// Channel, row and column of element `i`.
+fn coordinates(shape: &[usize], i: usize) -> [usize; 3] {
+    [i / (shape[1] * shape[2]), i / shape[2] % shape[1], i % shape[2]]
+}
+
 fn conv(g: &ConvGeometry, input_shape: &[usize], output_shape: &[usize], weights: &[f32]) -> Sparse {
     let rows: usize = output_shape.iter().product();
     Sparse::from_rows(
@@ -93,8 +98,7 @@ fn conv_row(
     i: usize,
 ) -> Vec<(u32, f32)> {
     let (height, width, inside) = (input_shape[1], input_shape[2], input_shape[0] / g.groups);
-    let (o, y, x) =
-        (i / (output_shape[1] * output_shape[2]), i / output_shape[2] % output_shape[1], i % output_shape[2]);
+    let [o, y, x] = coordinates(output_shape, i);
     let first = o / (g.out_channels / g.groups) * inside;
     let mut row = Vec::with_capacity(inside * g.kernel[0] * g.kernel[1]);
     for c in 0..inside {
@@ -117,8 +121,7 @@ fn sum_pool(w: &Window, input_shape: &[usize], output_shape: &[usize]) -> Sparse
 
 fn sum_pool_row(w: &Window, input_shape: &[usize], output_shape: &[usize], i: usize) -> Vec<(u32, f32)> {
     let (height, width) = (input_shape[1], input_shape[2]);
-    let (c, y, x) =
-        (i / (output_shape[1] * output_shape[2]), i / output_shape[2] % output_shape[1], i % output_shape[2]);
+    let [c, y, x] = coordinates(output_shape, i);
     let mut row = Vec::new();
     for sy in (0..w.kernel[0]).filter_map(|k| position(y, w.stride[0], k, 1, w.pads[0], height)) {
         let columns = (0..w.kernel[1]).filter_map(|k| position(x, w.stride[1], k, 1, w.pads[1], width));

@@ -260,7 +260,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         steps: running.hoisted_steps()?,
         table: running.table()?,
         choices,
-        front: pareto_front(points),
+        front: pareto_front(points, |point| (point.bytes, point.seconds)),
         chosen,
         keys,
         chains,
@@ -299,16 +299,20 @@ fn levels(frame: &Frame) -> Vec<(usize, bool)> {
     frame.places.iter().map(|place| (place.level, place.boots)).collect()
 }
 
-/// The points that no other one beats in both bytes and time, by bytes.
-fn pareto_front(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
-    points.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
+/// The items that no other one beats in both bytes and seconds, by bytes.
+fn pareto_front<T>(mut items: Vec<T>, cost: impl Fn(&T) -> (u64, f64)) -> Vec<T> {
+    items.sort_by(|a, b| {
+        let ((a_bytes, a_seconds), (b_bytes, b_seconds)) = (cost(a), cost(b));
+        a_bytes.cmp(&b_bytes).then(tacit_floats::rising(&a_seconds, &b_seconds))
+    });
     let mut least_seconds = f64::INFINITY;
-    points.retain(|point| {
-        let is_faster = point.seconds < least_seconds;
-        least_seconds = least_seconds.min(point.seconds);
+    items.retain(|item| {
+        let (_, seconds) = cost(item);
+        let is_faster = seconds < least_seconds;
+        least_seconds = least_seconds.min(seconds);
         is_faster
     });
-    points
+    items
 }
 
 /// The best of the sets that run and fit the budget.

@@ -8,7 +8,7 @@ use tacit_he::ckks::{Parameters, Secret, TransformPlan, max_modulus_bits, merge_
 use super::KeySetChoice;
 use super::rates::{key_bytes, plain_bytes, transforms};
 use super::runnable_sets::Running;
-use crate::hops::Hops;
+use crate::hops::{Hops, signed_powers};
 use crate::rotation_method::Way;
 use tacit_backend_api::Result;
 
@@ -119,7 +119,7 @@ impl Preset {
         let (parameters, n) = (context.parameters(), context.degree() / 2);
         let top = parameters.levels();
         let moves = moves(running)?;
-        let powers: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1i64 << b, n as i64 - (1 << b)]).collect();
+        let powers = signed_powers(n);
         let hops = Hops::new(n, powers.iter().copied().filter(|_| self.powers));
         let distances: BTreeSet<i64> = match self.powers {
             true => powers.iter().copied().collect(),

@@ -3,7 +3,7 @@
 //! choices; `docs/scripts/keyset_exact.py` solves the same problem exactly.
 
 use super::problem::{Plan, Problem};
-use super::{Budget, Cost, Goal};
+use super::{Budget, Cost, Goal, pareto_front};
 
 /// Selections of the front from which pairs of changes start.
 const MAX_STARTS: usize = 6;
@@ -117,7 +117,7 @@ pub(super) fn front(problem: &Problem) -> Vec<Selection> {
         let saved = current.bytes as f64 - candidate.bytes as f64;
         (saved > 0.0).then(|| (candidate.seconds - current.seconds) / saved)
     });
-    pareto_front(selections)
+    pareto_front(selections, |selection| (selection.bytes, selection.seconds))
 }
 
 /// The plan of least cost for each class on its own.
@@ -165,17 +165,6 @@ fn walk(
         let Some((_, Change { class, plan })) = best else { return };
         tally.change(class, plan);
     }
-}
-
-fn pareto_front(mut selections: Vec<Selection>) -> Vec<Selection> {
-    selections.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
-    let mut front: Vec<Selection> = Vec::new();
-    for selection in selections {
-        if front.last().is_none_or(|last| selection.seconds < last.seconds) {
-            front.push(selection);
-        }
-    }
-    front
 }
 
 /// Improves `start` by single changes and, if `pairs`, by two at once, while `cost` falls.
