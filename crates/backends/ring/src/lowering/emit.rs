@@ -16,7 +16,7 @@ use tacit_graph::{Calibration, FloatGraph, NodeId, OutputMode};
 
 use super::integers::{factor_bits, facts, half, quantise};
 use super::scheme::Scheme;
-use super::{Problem, range, width};
+use super::{Problem, RingOptions, range, width};
 use crate::fixed::MAX_FRAC_BITS;
 use crate::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingError, RingGraph, RingSpec, Weights};
 
@@ -41,9 +41,8 @@ struct Wire {
 struct Emitter<'a> {
     graph: &'a FloatGraph,
     stats: &'a Calibration,
+    options: &'a RingOptions,
     scheme: &'a Scheme,
-    /// Multiple to which published facts about weights are rounded up.
-    round_facts: u32,
     /// Scale of each float node's tensor in narrow form.
     target: Vec<u32>,
     readers: Vec<usize>,
@@ -54,8 +53,6 @@ struct Emitter<'a> {
     truncated: HashMap<(usize, u32), Wire>,
     /// Sizes of nodes that do not follow from their float node.
     known_sizes: HashMap<NodeId, Size>,
-    guard: f64,
-    table_bits: u32,
 }
 
 /// Known bounds of a node's values.
@@ -76,7 +73,7 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
         graph,
         stats,
         scheme,
-        round_facts: problem.options.round_facts,
+        options: problem.options,
         target: targets(graph, stats, scheme),
         readers,
         nodes: Vec::new(),
@@ -85,8 +82,6 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
         wires: Vec::new(),
         truncated: HashMap::new(),
         known_sizes: HashMap::new(),
-        guard: problem.options.guard_bits.exp2(),
-        table_bits: problem.options.table_bits,
     };
     for (id, node) in graph.nodes.iter().enumerate() {
         let wire = e.float_node(id, node)?;
@@ -369,7 +364,7 @@ impl Emitter<'_> {
         }
         let frac = x.frac + bits;
         let ints: Vec<i32> = weights.iter().map(|&w| quantise(f64::from(w), bits) as i32).collect();
-        let facts = facts(&ints, row, bits, self.round_facts);
+        let facts = facts(&ints, row, bits, self.options.round_facts);
         let op = match conv {
             Some(geometry) => Op::Conv2d(Conv2d { geometry: geometry.clone(), weights: facts }),
             None => Op::Linear(Linear { out_features: bias.len(), weights: facts }),
@@ -382,7 +377,7 @@ impl Emitter<'_> {
 
     /// Likely magnitude of a float node's tensor, and magnitude on extreme inputs.
     fn sizes(&self, source: usize) -> [f64; 2] {
-        [self.stats.max_abs[source] * self.guard, self.stats.extreme[source] * EXTREME_MARGIN]
+        [self.stats.max_abs[source] * self.options.guard_bits.exp2(), self.stats.extreme[source] * EXTREME_MARGIN]
     }
 
     /// Multiplies by a public factor and adds a public addend, the same for all elements.

@@ -21,7 +21,7 @@ impl Emitter<'_> {
             finest: self.wires[source].frac,
             result: self.sizes(id)[0],
             frac_bits: self.target[id],
-            most_bits: self.table_bits,
+            most_bits: self.options.table_bits,
         };
         let tabulated = table::tabulate(function, &scales).map_err(|what| {
             let what = format!("node `{name}` ({}): {what}", function.name());
