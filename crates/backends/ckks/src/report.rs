@@ -17,6 +17,21 @@ pub(super) struct Report {
     model: String,
     calibration: String,
     set: String,
+    #[serde(flatten)]
+    sizes: Sizes,
+    #[serde(flatten)]
+    errors: Errors,
+    #[serde(flatten)]
+    validity: Validity,
+    approximations: Vec<Approximation>,
+    #[serde(flatten)]
+    verdict: Verdict,
+    warnings: Vec<String>,
+}
+
+/// The size of the parameters and of the computation.
+#[derive(Serialize)]
+struct Sizes {
     log_degree: u32,
     levels: usize,
     bootstraps: usize,
@@ -25,11 +40,21 @@ pub(super) struct Report {
     up_bytes: u64,
     down_bytes: u64,
     diagonals: usize,
-    /// Largest expected error by the arithmetic, as a share of the outputs' range.
+}
+
+/// The largest expected errors, as shares of the outputs' range.
+#[derive(Serialize)]
+struct Errors {
+    /// By the arithmetic.
     relative_error: f64,
-    /// The same by polynomials.
+    /// By polynomials in place of functions.
     approximation: f64,
     stated_error: f64,
+}
+
+/// The inputs that the lowering holds for.
+#[derive(Serialize)]
+struct Validity {
     accepted: [f32; 2],
     /// The model's own range, if it differs.
     narrowed_from: Option<[f32; 2]>,
@@ -39,7 +64,11 @@ pub(super) struct Report {
     domain: Domain,
     margin: f64,
     tolerance: f64,
-    approximations: Vec<Approximation>,
+}
+
+/// What the judge found.
+#[derive(Serialize)]
+struct Verdict {
     samples: Samples,
     agreement: Option<f64>,
     expected: Option<Expected>,
@@ -48,7 +77,6 @@ pub(super) struct Report {
     held_out: TrialCounts,
     extreme: TrialCounts,
     drawn: TrialCounts,
-    warnings: Vec<String>,
 }
 
 impl Report {
@@ -58,10 +86,7 @@ impl Report {
         let (costs, options) = (&public.costs, &public.options);
         let [held_out, extreme, drawn] = judged.tried;
         let [declared, accepted] = [model, accepting].map(|model| model.interface.input.range.ends());
-        let mut report = Self {
-            model: model.interface.name.clone(),
-            calibration: model.calibration.text.clone(),
-            set: public.set.clone(),
+        let sizes = Sizes {
             log_degree: public.parameters.log_degree,
             levels: plan.context.parameters().levels(),
             bootstraps: public.steps.iter().filter(|s| s.bootstrapped).count(),
@@ -70,23 +95,30 @@ impl Report {
             up_bytes: costs.online.up_bytes,
             down_bytes: costs.online.down_bytes,
             diagonals: public.steps.iter().map(|s| s.diagonals).sum(),
+        };
+        let errors = Errors {
             relative_error: public.relative,
             approximation: public.approximation,
             stated_error: public.relative + public.approximation,
+        };
+        let validity = Validity {
             accepted,
             narrowed_from: (accepted != declared).then_some(declared),
             certain: public.certain,
             domain: options.domain,
             margin: options.margin,
             tolerance: options.tolerance,
+        };
+        let Judged { samples, agreement, expected, output_error, .. } = judged;
+        let mut report = Self {
+            model: model.interface.name.clone(),
+            calibration: model.calibration.text.clone(),
+            set: public.set.clone(),
+            sizes,
+            errors,
+            validity,
             approximations: plan.approximations.clone(),
-            samples: judged.samples,
-            agreement: judged.agreement,
-            expected: judged.expected,
-            output_error: judged.output_error,
-            held_out,
-            extreme,
-            drawn,
+            verdict: Verdict { samples, agreement, expected, output_error, held_out, extreme, drawn },
             warnings: Vec::new(),
         };
         report.warnings = report.collect_warnings(model);
@@ -97,10 +129,10 @@ impl Report {
         let mut warnings = Vec::new();
         if model.calibration.guessed {
             warnings.push("no calibration samples were given: ranges are guesses, and no agreement is promised".into());
-        } else if self.samples.held_out == 0 {
+        } else if self.verdict.samples.held_out == 0 {
             warnings.push(format!(
                 "{} samples were kept, all of them for ranges: from {FEWEST_SAMPLES} on some are held out to judge by",
-                self.samples.searched
+                self.verdict.samples.searched
             ));
         }
         for a in self.approximations.iter().filter(|a| a.op == "Relu" && a.degrees.len() == 1 && a.error > 1e-3) {
@@ -112,37 +144,35 @@ impl Report {
                 100.0 * a.error
             ));
         }
-        if let Some([low, high]) = self.narrowed_from {
-            let [accepted_low, accepted_high] = self.accepted;
+        if let Some([low, high]) = self.validity.narrowed_from {
+            let [accepted_low, accepted_high] = self.validity.accepted;
             warnings.push(format!(
                 "inputs from {accepted_low} to {accepted_high} are accepted, where the model says {low} to {high}: nothing that was tried holds for more. \
                  Clients refuse others. More calibration samples, or `-O domain=calibrated`, accept them"
             ));
         }
-        let refused = self.extreme.refused + self.drawn.refused;
-        if !self.certain {
+        let refused = self.verdict.extreme.refused + self.verdict.drawn.refused;
+        if !self.validity.certain {
             warnings.push(self.measurement_warning());
         } else if refused > 0 {
             warnings.push(format!(
                 "{refused} of {} extreme inputs and inputs drawn from the accepted range get no answer: their outputs leave the range that \
                  samples have, and clients refuse them. A narrower `--range` or a larger `-O margin` helps",
-                self.extreme.inputs + self.drawn.inputs
+                self.verdict.extreme.inputs + self.verdict.drawn.inputs
             ));
         }
         warnings
     }
-}
 
-impl Report {
     fn measurement_warning(&self) -> String {
         format!(
             "what is stated was measured, on {} inputs that are accepted ({} samples, {} extreme, {} drawn): {} left what is computed rightly, \
              clients refuse the answers of {}, {} that they take are off by more than is stated. Others that are accepted may get a wrong \
              answer that nobody notices",
             self.total(|tried| tried.inputs),
-            self.held_out.inputs,
-            self.extreme.inputs,
-            self.drawn.inputs,
+            self.verdict.held_out.inputs,
+            self.verdict.extreme.inputs,
+            self.verdict.drawn.inputs,
             self.total(|tried| tried.outside_domain),
             self.total(|tried| tried.refused),
             self.total(|tried| tried.wrong)
@@ -150,7 +180,7 @@ impl Report {
     }
 
     fn total(&self, count: fn(&TrialCounts) -> usize) -> usize {
-        [self.held_out, self.extreme, self.drawn].iter().map(count).sum()
+        [self.verdict.held_out, self.verdict.extreme, self.verdict.drawn].iter().map(count).sum()
     }
 }
 
@@ -170,12 +200,14 @@ fn power(share: f64) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { set, sizes, errors, verdict, .. } = self;
+        let Sizes { log_degree, levels, .. } = sizes;
         writeln!(f, "model         {}, ranges from {}", self.model, self.calibration)?;
-        writeln!(f, "parameters    {}: ring degree 2^{}, {} primes, 128 bits", self.set, self.log_degree, self.levels)?;
-        writeln!(f, "bootstraps    {}", self.bootstraps)?;
-        writeln!(f, "keys          {}, {:.1} MiB, sent once", self.keys, mib(self.key_bytes))?;
-        writeln!(f, "an input      {:.2} MiB up, {:.2} MiB down", mib(self.up_bytes), mib(self.down_bytes))?;
-        writeln!(f, "diagonals     {}", self.diagonals)?;
+        writeln!(f, "parameters    {set}: ring degree 2^{log_degree}, {levels} primes, 128 bits")?;
+        writeln!(f, "bootstraps    {}", sizes.bootstraps)?;
+        writeln!(f, "keys          {}, {:.1} MiB, sent once", sizes.keys, mib(sizes.key_bytes))?;
+        writeln!(f, "an input      {:.2} MiB up, {:.2} MiB down", mib(sizes.up_bytes), mib(sizes.down_bytes))?;
+        writeln!(f, "diagonals     {}", sizes.diagonals)?;
         for a in &self.approximations {
             let [low, high] = a.range;
             let degrees = a.degrees.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -188,42 +220,39 @@ impl fmt::Display for Report {
                 100.0 * a.error
             )?;
         }
-        let [low, high] = self.accepted;
-        let vouched = match self.certain {
+        let [low, high] = self.validity.accepted;
+        let vouched = match self.validity.certain {
             true => "none of these leaves what is computed rightly",
             false => "what is stated was measured on some, see below",
         };
         writeln!(f, "accepted      inputs from {low} to {high}: {vouched}")?;
-        let Self { held_out, extreme, drawn, .. } = self;
+        let outside = |tried: &TrialCounts| format!("{} of {}", tried.outside_domain, tried.inputs);
         writeln!(
             f,
-            "ranges        left by {} of {} samples, {} of {} extreme inputs, {} of {} drawn from the accepted range",
-            held_out.outside_domain,
-            held_out.inputs,
-            extreme.outside_domain,
-            extreme.inputs,
-            drawn.outside_domain,
-            drawn.inputs
+            "ranges        left by {} samples, {} extreme inputs, {} drawn from the accepted range",
+            outside(&verdict.held_out),
+            outside(&verdict.extreme),
+            outside(&verdict.drawn)
         )?;
         writeln!(
             f,
             "errors        at most {:.2} % of the outputs' range are expected: {} by polynomials, {} by the arithmetic",
-            100.0 * self.stated_error,
-            power(self.approximation),
-            power(self.relative_error)
+            100.0 * errors.stated_error,
+            power(errors.approximation),
+            power(errors.relative_error)
         )?;
-        let judging = if self.samples.held_out > 0 { "samples held out" } else { "samples" };
-        match (self.agreement, self.expected) {
+        let judging = if verdict.samples.held_out > 0 { "samples held out" } else { "samples" };
+        match (verdict.agreement, verdict.expected) {
             (Some(share), Some(Expected { share: expected, interval: [low, high] })) => write!(
                 f,
                 "agreement     {:.2} % of {} {judging} have the float network's class, {:.2} % of others are expected to (95 %: {:.1} to \
                  {:.1} %); outputs off by {:.3} % of their range",
                 100.0 * share,
-                held_out.inputs,
+                verdict.held_out.inputs,
                 100.0 * expected,
                 100.0 * low,
                 100.0 * high,
-                100.0 * self.output_error
+                100.0 * verdict.output_error
             ),
             _ => write!(f, "agreement     nothing is promised without calibration samples"),
         }
