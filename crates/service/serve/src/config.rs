@@ -1,4 +1,3 @@
-//! Configuration of a server.
 use crate::ops::monitor::Limits;
 use crate::ops::traces::Collector;
 use std::net::SocketAddr;
@@ -110,15 +109,8 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Defaults for an address:
-    ///
-    /// * No store, no access rules, one thread a job on all cores, 4 dealings, pools of 1 GiB in
-    ///   all for an hour, no limit of memory, the policy `adaptive`.
-    /// * 64 connections (48 of one client), 64 of control (8 of one client, idle for 1 min) and as
-    ///   many of operators; 10 s for the first byte, 2 min stall, 10 min idle.
-    /// * For each client 1024 inputs under way, at most 8 of them in one batch, notices that hold
-    ///   for 10 min, 4 materials in memory (4 min for a place) and 256 on disk, 4 GiB of keys.
-    /// * 30 days until material expires, 90 days and 256 MiB of records.
+    /// The defaults for an address: no store, no access rules, no limit of memory, one thread a job on
+    /// all cores, the policy `adaptive`.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls) -> Self {
         Self {
@@ -163,13 +155,12 @@ impl ServerConfig {
         }
     }
 
-    /// Connections that one client may have; by default the others get a quarter.
-    pub(crate) fn of_one_client(&self) -> usize {
+    /// By default, all other clients together keep a quarter.
+    pub(crate) fn max_connections_per_client(&self) -> usize {
         let default = self.max_connections - self.max_connections / 4;
         self.connections_per_client.map_or(default, NonZero::get)
     }
 
-    /// Whether the server has pools.
     pub(crate) fn has_pools(&self) -> bool {
         self.pool > 0 && self.dealings > 0 && self.store.is_some() && self.resources.dealer.is_some()
     }
@@ -180,7 +171,6 @@ impl ServerConfig {
         Limits { cores: (self.cores as u32).max(widest), widest, memory: self.job_memory, resident: self.resident }
     }
 
-    /// The scheduler's configuration.
     pub(crate) fn scheduling(&self) -> tacit_sched::Config {
         let threads = self.threads as u32;
         let (cores, dealings) = (self.limits().cores, self.dealings as u32);

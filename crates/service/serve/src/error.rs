@@ -1,6 +1,6 @@
-//! Errors of a server.
-use crate::accept::refusal_reasons::{OVER_QUOTA, OVER_RATE};
+use crate::accept::refusal_reasons::{LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use std::path::PathBuf;
+use tacit_admission::RefusalReason;
 use tacit_backends::BackendError;
 use tacit_client::wire::WireError;
 use tacit_net::NetError;
@@ -76,17 +76,16 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// The error for a used-up quota.
-    pub(crate) fn over_quota(reason: String, again_s: u64) -> Self {
-        Self::OverLimit { kind: OVER_QUOTA, reason, again_s }
+    /// The reason that the log counts when a connection fails before its peer has a connection slot.
+    pub(crate) fn handshake_refusal_reason(&self) -> RefusalReason {
+        match self {
+            Self::Net(NetError::Stalled { .. }) => LATE,
+            Self::Net(NetError::Tls(_)) => NO_HANDSHAKE,
+            Self::NotGranted(_) => NO_ROOM,
+            _ => STRANGE,
+        }
     }
 
-    /// The error for a rate that is too high.
-    pub(crate) fn over_rate(reason: String, again_s: u64) -> Self {
-        Self::OverLimit { kind: OVER_RATE, reason, again_s }
-    }
-
-    /// An operating-system error with the attempted operation.
     pub(crate) fn system(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::System { doing, source }
     }

@@ -43,32 +43,35 @@ const KEEP_WORKER: Duration = Duration::from_secs(2);
 /// How long [`ServerHandle::shutdown`] waits beyond the grace.
 const BEYOND_GRACE: Duration = Duration::from_secs(10);
 
-/// Most handshake slots. Each takes a file descriptor and, once the peer has sent something, a
-/// second one and the state of a handshake.
-const MAX_PLACES: usize = 1024;
-/// File descriptors of a handshake slot, and of a client with a job.
-const FILES: [u64; 2] = [2, 3];
+/// Each takes a file descriptor and, once the peer has sent something, a second one and the state of
+/// a handshake.
+const MAX_HANDSHAKE_SLOTS: usize = 1024;
+const MIN_HANDSHAKE_SLOTS: u64 = 16;
+/// File descriptors of a handshake slot.
+const HANDSHAKE_FILES: u64 = 2;
+/// File descriptors of a client with a job.
+const CLIENT_FILES: u64 = 3;
 /// File descriptors for everything else.
 const OTHER_FILES: u64 = 64;
-/// Fewest handshake slots.
-const FEWEST_PLACES: u64 = 16;
 
 /// Returns the number of handshake slots beside `clients` clients and `single` uses of one
 /// descriptor each (control connections, halves in pools), if the process may open `limit` files.
-fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<usize, ServeError> {
-    let other_files = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(single as u64);
-    let needed = other_files.saturating_add(FILES[0] * FEWEST_PLACES);
-    let besides = (single as u64).saturating_add(OTHER_FILES + FILES[0] * FEWEST_PLACES);
+fn handshake_slots(clients: usize, single: usize, limit: Option<u64>) -> Result<usize, ServeError> {
+    let besides = (single as u64).saturating_add(OTHER_FILES + HANDSHAKE_FILES * MIN_HANDSHAKE_SLOTS);
+    let needed = CLIENT_FILES.saturating_mul(clients as u64).saturating_add(besides);
     match limit {
         _ if clients == 0 => {
             Err(ServeError::Usage("a server for 0 clients at a time serves nobody: allow at least 1".into()))
         }
-        None => Ok(MAX_PLACES),
-        Some(limit) if limit >= needed => Ok(MAX_PLACES.min(((limit - other_files) / FILES[0]) as usize)),
+        None => Ok(MAX_HANDSHAKE_SLOTS),
+        Some(limit) if limit >= needed => {
+            let slots = MIN_HANDSHAKE_SLOTS + (limit - needed) / HANDSHAKE_FILES;
+            Ok(MAX_HANDSHAKE_SLOTS.min(slots as usize))
+        }
         Some(limit) => Err(ServeError::Usage(format!(
             "{clients} clients at a time may need {needed} open files, and this process may have {limit}: raise that (ulimit -n), or \
              allow at most {} clients",
-            limit.saturating_sub(besides) / FILES[1]
+            limit.saturating_sub(besides) / CLIENT_FILES
         ))),
     }
 }
@@ -101,7 +104,6 @@ fn settle(store: &Store, config: &ServerConfig) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Checks what every server needs: a model, and a valid number of threads.
 fn check(catalog: &Catalog, config: &ServerConfig) -> Result<(), ServeError> {
     if catalog.list().is_empty() {
         return Err(ServeError::Usage("a server needs at least one model".into()));
@@ -150,7 +152,6 @@ pub struct Server {
     shared: Arc<Shared>,
     driver: Driver,
     events: UnboundedReceiver<Event>,
-    /// Source of models and certificates for a reload.
     source: Option<Box<dyn Source>>,
     reload_requests: Receiver<AskReload>,
     stop: watch::Receiver<bool>,
@@ -176,7 +177,7 @@ impl Server {
         keep_within_limits(&mut config);
         // There are control connections of clients, and as many of operators.
         let single = 2 * config.max_control + if config.has_pools() { MAX_POOLED } else { 0 };
-        let places = greeting_places(config.max_connections, single, getrlimit(Resource::Nofile).current)?;
+        let slots = handshake_slots(config.max_connections, single, getrlimit(Resource::Nofile).current)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(EDGE_THREADS)
             .max_blocking_threads(config.max_connections + config.dealings + SPARE_WORKERS)
@@ -208,7 +209,7 @@ impl Server {
         let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
         let gate = Gate::new(rules_sender, catalog_sender, quotas);
         let observer = sender.clone();
-        let admission = Admission::with_observer(shared::limits(&config, places), move |kind| {
+        let admission = Admission::with_observer(shared::limits(&config, slots), move |kind| {
             // Fails only if the driver has ended.
             let _ = observer.send(Event::Refused { kind });
         });
@@ -365,7 +366,6 @@ impl ServerHandle {
     }
 }
 
-/// The error of a reload that a stopping server does not carry out.
 fn stopped() -> ServeError {
     ServeError::Reload("the server is being stopped".into())
 }
@@ -375,15 +375,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_for_greetings_are_what_files_allow() {
-        assert_eq!(greeting_places(64, 0, None).unwrap(), MAX_PLACES);
-        assert_eq!(greeting_places(64, 64, Some(1 << 20)).unwrap(), MAX_PLACES);
-        assert_eq!(greeting_places(64, 0, Some(1024)).unwrap(), 384);
-        assert_eq!(greeting_places(64, 64, Some(1024)).unwrap(), 352);
-        assert!(greeting_places(0, 64, None).is_err());
-        let error = greeting_places(100_000, 0, Some(1024)).unwrap_err().to_string();
+    fn handshake_slots_are_what_open_files_allow() {
+        for (clients, single, limit, slots) in [
+            (64, 0, None, Some(MAX_HANDSHAKE_SLOTS)),
+            (64, 64, Some(1 << 20), Some(MAX_HANDSHAKE_SLOTS)),
+            (64, 0, Some(1024), Some(384)),
+            (64, 64, Some(1024), Some(352)),
+            (0, 64, None, None),
+            (usize::MAX, usize::MAX, Some(1024), None),
+        ] {
+            assert_eq!(handshake_slots(clients, single, limit).ok(), slots, "{clients} clients, {single} single");
+        }
+        let error = handshake_slots(100_000, 0, Some(1024)).unwrap_err().to_string();
         assert!(error.contains("at most 309 clients"), "{error}");
-        assert!(greeting_places(309, 0, Some(1024)).is_ok(), "{error}");
-        assert!(greeting_places(usize::MAX, usize::MAX, Some(1024)).is_err());
+        assert!(handshake_slots(309, 0, Some(1024)).is_ok());
     }
 }

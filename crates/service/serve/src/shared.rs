@@ -24,9 +24,9 @@ pub(crate) const CLIENTS: usize = 0;
 pub(crate) const CONTROL: usize = 1;
 pub(crate) const OPERATORS: usize = 2;
 
-/// Limits of connections, with this number of handshake slots.
 pub(crate) fn limits(config: &ServerConfig, handshakes: usize) -> Limits {
-    let clients = PoolLimits { connections: config.max_connections, per_peer: config.of_one_client() };
+    let per_peer = config.max_connections_per_client();
+    let clients = PoolLimits { connections: config.max_connections, per_peer };
     let control = PoolLimits { connections: config.max_control, per_peer: config.control_per_client };
     let handshake_timeout = config.greeting_timeout;
     Limits { handshakes, handshake_timeout, pools: vec![clients, control, control] }
@@ -59,7 +59,6 @@ impl Handshakes {
     }
 }
 
-/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     /// Models on offer; only the driver changes them.
@@ -72,17 +71,13 @@ pub(crate) struct Shared {
     pub(crate) usage: Option<Usage>,
     /// TLS configuration of new connections; only a reload changes it.
     pub(crate) tls: watch::Sender<Handshakes>,
-    /// Admission of connections, and the log of refusals.
     pub(crate) admission: Admission,
-    /// Requests for a reload.
     pub(crate) reloads: Sender<AskReload>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Events for the driver.
     pub(crate) events: UnboundedSender<Event>,
 }
 
 impl Shared {
-    /// Whether a client may use a model.
     pub(crate) fn allows(&self, client: ClientId, model: &str) -> bool {
         self.rules.borrow().rule_for(client).allows(model, self.catalog().reveals_class_alone(model))
     }
@@ -97,12 +92,10 @@ impl Shared {
         self.config.max_batch.min(by_rate.min(by_quota) as usize).max(1)
     }
 
-    /// The current catalog.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.borrow())
     }
 
-    /// TLS configuration for a handshake that begins now.
     pub(crate) fn tls(&self) -> Arc<rustls::ServerConfig> {
         Arc::clone(&self.tls.borrow().config)
     }
@@ -115,7 +108,6 @@ impl Shared {
         answer.await.ok()
     }
 
-    /// Counts a refusal for the log.
     pub(crate) fn refused(&self, kind: RefusalReason, address: Option<IpAddr>, detail: String) {
         self.admission.refused(Refusal { kind, from: address, detail });
     }

@@ -106,7 +106,6 @@ impl<'de> Deserialize<'de> for Called {
     }
 }
 
-/// The rules for a client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rule {
     /// The client's name in the file; for people only.
@@ -118,7 +117,6 @@ pub(crate) struct Rule {
     pub(crate) per_day: Option<u32>,
     /// Requests that the client may make in a minute.
     pub(crate) per_minute: Option<NonZeroU32>,
-    /// Whether the client's access is revoked.
     pub(crate) revoked: bool,
 }
 
@@ -130,7 +128,6 @@ impl Rule {
     }
 }
 
-/// The rules for all clients.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Rules {
     default: Rule,
@@ -140,7 +137,6 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Reads rules from a file.
     pub(crate) fn read(path: &Path) -> Result<Self, ServeError> {
         let text = file::read_text(path, MAX_BYTES).map_err(|e| e.to_string());
         let rules = text.and_then(|text| Self::parse(&text));
@@ -159,13 +155,12 @@ impl Rules {
         Ok(Self { default: default.rule(), clients, serials })
     }
 
-    /// The rules for a client.
     pub(crate) fn rule_for(&self, client: ClientId) -> &Rule {
         self.clients.get(&client).unwrap_or(&self.default)
     }
 
     /// Why this client or its certificate is refused; `None` if neither is.
-    pub(crate) fn revokes(&self, client: ClientId, serial: &Serial) -> Option<&'static str> {
+    pub(crate) fn revocation_reason(&self, client: ClientId, serial: &Serial) -> Option<&'static str> {
         match () {
             () if self.rule_for(client).revoked => Some(REVOKED),
             () if self.serials.contains(serial) => Some(CERTIFICATE_REVOKED),
@@ -178,7 +173,7 @@ impl Rules {
     pub(crate) fn reason_to_refuse(&self, identity: &CertificateIdentity) -> Option<&'static str> {
         match identity.helper {
             Some(helper) if self.rule_for(helper).revoked => Some(HELPER_REVOKED),
-            _ => self.revokes(identity.client, &identity.serial),
+            _ => self.revocation_reason(identity.client, &identity.serial),
         }
     }
 
@@ -186,7 +181,6 @@ impl Rules {
         self.clients.values().chain([&self.default])
     }
 
-    /// Whether any client has a quota.
     pub(crate) fn have_quotas(&self) -> bool {
         self.iter().any(|rule| rule.per_day.is_some())
     }
@@ -210,7 +204,6 @@ impl Entry {
         }
     }
 
-    /// Makes the rule that a table describes.
     fn rule(self) -> Rule {
         Rule {
             name: self.name.map(|Called(name)| name),
@@ -241,7 +234,7 @@ mod tests {
     const BOB: ClientId = ClientId([1; 32]);
 
     #[test]
-    fn what_is_not_said_of_a_client_is_as_for_all() {
+    fn client_table_inherits_missing_limits_from_default() {
         let text = format!(
             "[default]\nmodels = ['digits']\nqueries_per_day = 5\n[client.{ALICE}]\nqueries_per_day = 0\n\
              rate_per_minute = 60\n[client.{BOB}]\nmodels = ['digits', 'faces']\nrevoked = true\n"
@@ -262,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_may_be_called_something_which_decides_nothing() {
+    fn client_name_decides_nothing() {
         let rules = Rules::parse(&format!("[client.{ALICE}]\nname = 'alice, ward 3'\n")).unwrap();
         assert_eq!(rules.rule_for(ALICE).name.as_deref(), Some("alice, ward 3"));
         assert_eq!(rules.rule_for(BOB).name, None);
@@ -272,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_have_the_class_alone_gets_no_model_that_says_more() {
+    fn top_1_clients_get_only_models_that_reveal_the_class_alone() {
         let text = format!(
             "[default]\nanswers = 'top-1'\n[client.{ALICE}]\nanswers = 'all'\n[client.{BOB}]\nmodels = ['a']\n"
         );
@@ -285,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rules_allow_everything() {
+    fn empty_file_allows_everything() {
         let rules = Rules::parse("").unwrap();
         assert_eq!(rules, Rules::default());
         assert!(rules.rule_for(ALICE).allows("anything", false));
@@ -294,26 +287,26 @@ mod tests {
     }
 
     #[test]
-    fn only_those_named_where_all_others_are_revoked() {
+    fn client_table_overrides_revoked_default() {
         let rules = Rules::parse(&format!("[default]\nrevoked = true\n[client.{ALICE}]\nrevoked = false\n")).unwrap();
         assert!(!rules.rule_for(ALICE).revoked);
         assert!(rules.rule_for(BOB).revoked);
     }
 
     #[test]
-    fn a_certificate_is_revoked_whoever_it_is_of_and_a_key_with_all_its_certificates() {
+    fn revokes_certificate_by_serial_and_key_with_all_its_certificates() {
         let text = format!("[revoked]\nserials = ['0A:bc', '7']\n[client.{BOB}]\nrevoked = true\n");
         let rules = Rules::parse(&text).unwrap();
-        let why = |client, serial: &str| rules.revokes(client, &serial.parse().unwrap());
+        let why = |client, serial: &str| rules.revocation_reason(client, &serial.parse().unwrap());
         for serial in ["0abc", "07"] {
             assert_eq!((why(ALICE, serial), why(BOB, serial)), (Some(CERTIFICATE_REVOKED), Some(REVOKED)));
         }
         assert_eq!((why(ALICE, "0abd"), why(BOB, "0abd")), (None, Some(REVOKED)));
-        assert!(!rules.rule_for(ALICE).revoked, "her key is as good as before");
+        assert!(!rules.rule_for(ALICE).revoked);
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_line_and_key() {
+    fn errors_name_line_and_key() {
         let short = "[client.abcd]\nrevoked = true\n";
         for (text, line, parts) in [
             ("[default]\nqueries = 5\n", 2, ["queries", "unknown field"]),
@@ -340,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_end_is_refused() {
+    fn rejects_endless_file() {
         let error = Rules::read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(error.contains("/dev/zero"), "{error}");
         assert!(error.contains("it is a device"), "{error}");

@@ -27,7 +27,6 @@ pub(crate) struct AuthenticatedConnection {
     pub(crate) stream: TlsStream<Counted>,
     /// The key's owner.
     pub(crate) client: ClientId,
-    /// Serial number of its certificate.
     pub(crate) serial: Serial,
     pub(crate) role: Role,
     /// The holder's name in the certificate, for people.
@@ -101,7 +100,6 @@ async fn shake_hands(
     Ok(accepted.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?)
 }
 
-/// The error for a message that an unauthenticated peer did not send before the deadline.
 pub(crate) fn late_error(awaited: &str, deadline: &HandshakeDeadline) -> ServeError {
     stalled_error(awaited, deadline.expired())
 }

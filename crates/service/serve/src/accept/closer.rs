@@ -2,14 +2,12 @@
 use std::net::{Shutdown, TcpStream};
 use tacit_backends::seam::Stop;
 
-/// Ends one connection.
 pub(crate) struct Closer {
     stream: TcpStream,
     stop: Stop,
 }
 
 impl Closer {
-    /// A closer of the connection over `stream`, whose phases `stop` ends.
     pub(crate) fn new(stream: TcpStream, stop: Stop) -> Self {
         Self { stream, stop }
     }

@@ -5,7 +5,6 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A connection, and the number of bytes read from it.
 pub(crate) struct Counted {
     stream: TcpStream,
     received: u64,
@@ -16,7 +15,6 @@ impl Counted {
         Self { stream, received: 0 }
     }
 
-    /// Bytes read.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }

@@ -2,7 +2,7 @@
 use crate::accept::authentication::{WATCHING, authenticate, late_error, stalled_error};
 use crate::accept::counted::Counted;
 use crate::accept::identity::CertificateIdentity;
-use crate::accept::refusal_reasons::{BROKEN, LATE, NO_HANDSHAKE, STRANGE};
+use crate::accept::refusal_reasons::BROKEN;
 use crate::control::{Control, Visitor};
 use crate::jobs::event::{Decision, Event, TurnedAway};
 use crate::jobs::gate::WITHDRAWN;
@@ -110,7 +110,6 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Serves a connection from its first byte to its end.
 async fn serve_connection(
     guard: ConnectionGuard,
     stream: TcpStream,
@@ -131,7 +130,7 @@ async fn serve_connection(
         Ok(Arrival::Visitor(visitor)) => return control.serve(guard.slot(), *visitor).await,
         Err(e) => {
             let detail = format!("the connection from {address}: {e}");
-            return shared.refused(refusal_reason(&e), Some(address.ip()), detail);
+            return shared.refused(e.handshake_refusal_reason(), Some(address.ip()), detail);
         }
     };
     let client = identity.to_string();
@@ -156,15 +155,6 @@ async fn serve_connection(
             tracing::info!(%address, %client, "connection ended: {e}");
             shared.refused(BROKEN, Some(address.ip()), format!("the connection of client {client} at {address}: {e}"));
         }
-    }
-}
-
-/// The reason that the log counts for a failed authentication or greeting.
-fn refusal_reason(error: &ServeError) -> RefusalReason {
-    match error {
-        ServeError::Net(NetError::Stalled { .. }) => LATE,
-        ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
-        _ => STRANGE,
     }
 }
 
@@ -196,7 +186,6 @@ enum Arrival {
     Visitor(Box<Visitor>),
 }
 
-/// Performs the TLS handshake and, for clients, exchanges the opening hello.
 async fn greet(
     shared: &Shared,
     stream: TcpStream,
@@ -211,7 +200,6 @@ async fn greet(
     introduce(shared, peer.stream, identity, deadline).await.map(|greeted| Arrival::Client(greeted.into()))
 }
 
-/// Exchanges the opening hello.
 async fn introduce(
     shared: &Shared,
     stream: TlsStream<Counted>,
@@ -278,7 +266,6 @@ struct ExpectedMessage {
     end: MessageDeadline,
 }
 
-/// The deadline of a message.
 enum MessageDeadline {
     /// Deadline of a peer that has not sent its hello.
     Moves(HandshakeDeadline),
@@ -345,7 +332,7 @@ async fn serve(
         let request = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPS), Ok(())),
-            () = withdrawn(&mut catalog, offered) => break (goodbye(WITHDRAWN), Ok(())),
+            () = wait_until_withdrawn(&mut catalog, offered) => break (goodbye(WITHDRAWN), Ok(())),
             () = guard.slot().evicted() => break (goodbye(GAVE_WAY), Ok(())),
             request = next_request(shared, &mut connection.channel, &watched) => request,
         };
@@ -409,7 +396,7 @@ async fn work(
 }
 
 /// Waits until a model is no longer offered; forever without a model.
-async fn withdrawn(catalog: &mut watch::Receiver<Arc<Catalog>>, offered: Option<Arc<Offered>>) {
+async fn wait_until_withdrawn(catalog: &mut watch::Receiver<Arc<Catalog>>, offered: Option<Arc<Offered>>) {
     let Some(offered) = offered else { return pending().await };
     // If the driver has ended, the catalog changes no more.
     if catalog.wait_for(|catalog| !catalog.is_offered(&offered)).await.is_err() {

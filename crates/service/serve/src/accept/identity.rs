@@ -17,7 +17,6 @@ const MATERIAL_ALONE: &str = "this certificate is a helper's: it makes stored ma
 pub(crate) struct CertificateIdentity {
     /// The client whose rights, quotas and material count: for a helper, its owner.
     pub(crate) client: ClientId,
-    /// Serial number of the certificate.
     pub(crate) serial: Serial,
     /// The helper's own key, if the certificate is a helper's.
     pub(crate) helper: Option<ClientId>,
@@ -46,7 +45,6 @@ impl fmt::Display for CertificateIdentity {
 }
 
 impl CertificateIdentity {
-    /// The identity of a certificate's holder.
     pub(crate) fn new(key: ClientId, serial: Serial, role: Role, name: Arc<str>) -> Self {
         match role {
             Role::Helper { owner } => Self { client: owner, serial, helper: Some(key), name },

@@ -19,7 +19,6 @@ impl Peer {
         self.role == Role::Operator
     }
 
-    /// Refuses every peer that is not an operator.
     pub(crate) fn require_operator(self) -> Result<(), Refusal> {
         match self.role {
             Role::Operator => Ok(()),
@@ -44,12 +43,10 @@ impl Refusal {
         Self { status, error: error.into(), retry_after: None }
     }
 
-    /// Adds the time after which the client may retry.
     pub(crate) fn with_retry_after(self, delay: Duration) -> Self {
         Self { retry_after: Some(delay), ..self }
     }
 
-    /// The refusal while the server is being stopped.
     pub(crate) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is being stopped")
     }
@@ -71,7 +68,6 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The result of a handler.
 pub(crate) type Answer = Result<Response, Refusal>;
 
 pub(crate) fn json(value: &impl Serialize) -> Response {

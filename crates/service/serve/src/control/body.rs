@@ -5,9 +5,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Limits on the body of a request.
 pub(crate) struct BodyLimits {
-    /// Largest size in bytes.
     pub(crate) bytes: usize,
     /// The time in which it must arrive.
     pub(crate) patience: Duration,

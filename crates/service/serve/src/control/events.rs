@@ -11,10 +11,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
 
-/// Time between two events.
-const EVERY: Duration = Duration::from_secs(1);
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest life of one stream; a client that wants more opens another.
-const LIFE: Duration = Duration::from_secs(3600);
+const MAX_STREAM_TIME: Duration = Duration::from_secs(3600);
 
 /// A body whose pieces another task produces.
 struct Pieces(Receiver<Bytes>);
@@ -34,7 +33,7 @@ pub(super) fn stream(state: Arc<State>, place: OwnedSemaphorePermit) -> Body {
     let (sender, receiver) = channel(1);
     tokio::spawn(async move {
         // The stream reports no errors: it just ends.
-        let _ = timeout(LIFE, produce(&state, &sender)).await;
+        let _ = timeout(MAX_STREAM_TIME, produce(&state, &sender)).await;
         drop(place);
     });
     Body::new(Pieces(receiver))
@@ -51,7 +50,7 @@ async fn produce(state: &State, sender: &Sender<Bytes>) {
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
             () = sender.closed() => return,
-            () = sleep(EVERY) => {}
+            () = sleep(EVENT_INTERVAL) => {}
         }
     }
 }

@@ -100,7 +100,6 @@ pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     })
 }
 
-/// Converts a time of a notice to milliseconds.
 fn millis(field: &str, seconds: Option<f64>) -> Result<Option<u64>, String> {
     match seconds {
         None => Ok(None),
@@ -117,7 +116,6 @@ fn no_such_input() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, error)
 }
 
-/// Reads the name of an input: sixteen hexadecimal digits, as in answers.
 fn read_name(text: &str) -> Result<InputId, Refusal> {
     text.parse().map_err(|_| no_such_input())
 }
@@ -161,7 +159,6 @@ pub(super) async fn announce(
     Ok(response)
 }
 
-/// The refusal for a fault of the server's own.
 fn internal(text: &str) -> Refusal {
     Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
@@ -202,13 +199,11 @@ pub(super) async fn look(
     Ok(json(&describe(name, &first)))
 }
 
-/// The refusal of a query that is not `wait_s`.
 fn bad_query() -> Refusal {
     let error = format!("the query takes `wait_s`, whole seconds up to {MAX_WAIT_S}, and nothing else");
     Refusal::new(StatusCode::BAD_REQUEST, error)
 }
 
-/// Withdraws an input.
 pub(super) async fn cancel(
     state: SharedState,
     Extension(peer): RequestPeer,
@@ -227,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notice_says_what_it_is_for() {
+    fn reads_notices_names_and_waits() {
         let parse = |body: &str| read_notice(body.as_bytes());
         let full = parse(
             r#"{"model": "m", "backend": "b", "inputs": 3, "threads": 4, "link": "slow", "memory_mib": 512, "expected_s": 1.5, "ttl_s": 2}"#,

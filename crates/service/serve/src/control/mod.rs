@@ -51,7 +51,6 @@ pub(crate) struct Visitor {
     pub(crate) address: SocketAddr,
 }
 
-/// Answers the requests of all connections.
 #[derive(Clone)]
 pub(crate) struct Control {
     shared: Arc<Shared>,
@@ -71,7 +70,7 @@ impl Control {
         let Visitor { connection: AuthenticatedConnection { stream, client, serial, role, name }, address } = visitor;
         let mut stream = GracefulStream::new(stream);
         let mut rules = self.shared.rules.clone();
-        let revoked = rules.borrow().revokes(client, &serial);
+        let revoked = rules.borrow().revocation_reason(client, &serial);
         if let Some(reason) = revoked {
             let detail = format!("{role} {name} ({client}) at {address}: {reason}");
             self.shared.refused("of the control interface, revoked", Some(address.ip()), detail);
@@ -91,12 +90,11 @@ impl Control {
         tokio::select! {
             () = exchange(self.router, stream, peer, Arc::new(Keepalive::new()), conditions) => {}
             // A revoked client gets no further answer.
-            _ = rules.wait_for(|rules| rules.revokes(client, &serial).is_some()) => {}
+            _ = rules.wait_for(|rules| rules.revocation_reason(client, &serial).is_some()) => {}
         }
     }
 }
 
-/// Explains to an authenticated peer why it gets no connection slot.
 pub(crate) fn no_room(full: Full) -> &'static str {
     match full {
         Full::Pool => "all places of the control interface are taken; try again later",
@@ -109,12 +107,10 @@ pub(crate) fn no_room(full: Full) -> &'static str {
 pub(crate) struct EndConditions<'a> {
     pub(crate) idle: Duration,
     pub(crate) stop: watch::Receiver<bool>,
-    /// The eviction of this slot ends the connection.
     pub(crate) slot: &'a ConnectionSlot,
 }
 
-/// Answers a connection's requests until it closes, is idle too long, is evicted or the server
-/// stops.
+/// Answers requests until the connection closes or a condition ends it.
 pub(crate) async fn exchange(
     router: axum::Router,
     stream: GracefulStream,
@@ -167,7 +163,6 @@ pub(crate) async fn turn_away(stream: &mut GracefulStream, status: &str, reason:
     }
 }
 
-/// Writes an HTTP/1.1 response with the reason and ends the stream.
 async fn write_refusal(stream: &mut GracefulStream, status: &str, reason: &str) -> std::io::Result<()> {
     let body = serde_json::json!({ "error": reason }).to_string();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_named_in_one_way() {
+    fn reads_policy_and_rejects_other_bodies() {
         assert_eq!(read_policy(br#"{"policy": "srt"}"#).unwrap(), PolicySpec::ShortestRemaining);
         assert!(read_policy(br#"{"policy": "\u0073rt+fair:2"}"#).is_ok());
         for body in

@@ -26,7 +26,6 @@ const OPENAPI: &str = include_str!("openapi.json");
 type SharedState = Shares<Arc<State>>;
 type RequestPeer = Extension<Peer>;
 
-/// Every path with its handlers.
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
     vec![
         ("/", get(page)),

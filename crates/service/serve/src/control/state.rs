@@ -14,7 +14,6 @@ const STREAMS: usize = 32;
 /// Longest time that a snapshot is reused, so that many simultaneous requests cost the driver one.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// The shared state of all handlers.
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) stop: watch::Receiver<bool>,
@@ -46,7 +45,6 @@ impl State {
         self.snapshot().await.ok_or_else(Refusal::stopping)
     }
 
-    /// Limits on the body of a request.
     pub(super) fn limits(&self) -> BodyLimits {
         BodyLimits { bytes: MAX_BODY_BYTES, patience: self.shared.config.greeting_timeout }
     }

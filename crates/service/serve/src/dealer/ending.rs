@@ -43,7 +43,6 @@ impl Ending {
         state.cut_at = Some(state.cut_at.map_or(end, |earlier| earlier.min(end)));
     }
 
-    /// Whether the dealer was told to stop.
     pub(super) fn is_stopping(&self) -> bool {
         self.state().cut_at.is_some()
     }
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_when_nothing_runs_and_nothing_fresh_is_left_to_fetch() {
+    fn ends_when_nothing_runs_and_nothing_is_left_to_fetch() {
         let (ending, now) = (Ending::default(), Instant::now());
         assert!(!ending.is_over(now));
         assert!(!ending.is_stopping());
@@ -121,8 +120,8 @@ mod tests {
         let _running = ending.begin();
         assert!(!ending.is_over(now));
         ending.stop(Duration::ZERO);
-        assert!(ending.is_over(Instant::now()), "a second word ends the grace");
+        assert!(ending.is_over(Instant::now()));
         ending.stop(Duration::from_secs(3600));
-        assert!(ending.is_over(Instant::now()), "which nothing gives back");
+        assert!(ending.is_over(Instant::now()), "a later call does not extend the grace");
     }
 }

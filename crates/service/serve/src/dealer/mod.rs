@@ -11,7 +11,7 @@ mod sending;
 
 use crate::ServeError;
 use crate::accept::identity::client_label;
-use crate::accept::refusal_reasons::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
+use crate::accept::refusal_reasons::BROKEN;
 use crate::ops::signals::Ends;
 use crate::ops::state::schema::state_error;
 use crate::server::not_listening;
@@ -63,23 +63,19 @@ impl DealerConfig {
     /// Default of `request_timeout`: 4 hours, in which 4 Mbit/s carry 7 GB.
     pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
-    /// The defaults: 256 connections, 64 of one party, 512 handshakes,
-    /// [`DealerConfig::REQUEST_TIMEOUT`], 2 minutes stall, 10 minutes idle.
+    /// The defaults.
     #[must_use]
     pub fn new(listen: SocketAddr, tls: ServerTls, numbers: PathBuf) -> Self {
-        let (stall_timeout, idle_timeout) = (Duration::from_secs(120), Duration::from_secs(600));
-        let (max_connections, max_per_party, max_handshakes) = (256, 64, 512);
-        let request_timeout = Self::REQUEST_TIMEOUT;
         Self {
             listen,
             tls,
             numbers,
-            max_connections,
-            max_handshakes,
-            max_per_party,
-            request_timeout,
-            stall_timeout,
-            idle_timeout,
+            max_connections: 256,
+            max_handshakes: 512,
+            max_per_party: 64,
+            request_timeout: Self::REQUEST_TIMEOUT,
+            stall_timeout: Duration::from_secs(120),
+            idle_timeout: Duration::from_secs(600),
         }
     }
 }
@@ -198,7 +194,6 @@ impl DealerServer {
 }
 
 impl Shared {
-    /// Whether the dealer continues to accept.
     fn accepting(&self) -> Accepting {
         match (self.ending.is_over(Instant::now()), self.ending.is_stopping()) {
             (true, _) => Accepting::Over,
@@ -208,36 +203,24 @@ impl Shared {
         }
     }
 
-    /// Counts a refusal for the log.
     fn refused(&self, kind: RefusalReason, address: SocketAddr, detail: String) {
         self.admission.refused(Refusal { kind, from: Some(address.ip()), detail });
     }
 }
 
-/// Serves a connection from its first byte to its end.
 fn serve(shared: &Shared, incoming: Incoming) {
     let Incoming { stream, from: address, slot } = incoming;
     let peer = match authenticate(shared, stream, &slot) {
         Ok(peer) => peer,
         // The eviction has counted this connection already.
         Err(_) if slot.is_evicted() => return,
-        Err(error) => return shared.refused(refusal_reason(&error), address, format!("{address}: {error}")),
+        Err(error) => return shared.refused(error.handshake_refusal_reason(), address, format!("{address}: {error}")),
     };
     let peer_name = format!("{} at {address}", peer.label);
     match answer_requests(shared, peer, &slot) {
         Err(error) if !slot.is_evicted() => shared.refused(BROKEN, address, format!("{peer_name}: {error}")),
         // A peer that closes between two requests is no error.
         _ => {}
-    }
-}
-
-/// The kind of a refusal, for the log.
-fn refusal_reason(error: &ServeError) -> RefusalReason {
-    match error {
-        ServeError::Net(NetError::Stalled { .. }) => LATE,
-        ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
-        ServeError::NotGranted(_) => NO_ROOM,
-        _ => STRANGE,
     }
 }
 
@@ -314,29 +297,26 @@ fn answer_request(
     let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. } | Ask::Ahead { .. } | Ask::Bind { .. });
     if orders && role != Role::Server {
         let reason = "only a server may order material: its certificate is that of `tacit keys add-dealer` (orders)";
-        // The announced bytes are not read, so the connection ends.
-        answer(channel, &Answer::Refused { reason: reason.into() })?;
-        return Err(ServeError::NotGranted(reason.into()));
+        return end_with_refusal(channel, reason.into());
     }
     if orders && shared.ending.is_stopping() {
-        let reason = "the dealer is stopping, and takes no more orders";
-        answer(channel, &Answer::Refused { reason: reason.into() })?;
-        return Err(ServeError::NotGranted(reason.into()));
+        return end_with_refusal(channel, "the dealer is stopping, and takes no more orders".into());
     }
-    let result = match ask {
-        Ask::Register { backend, public, part } => register(shared, channel, party, &backend, public, part)?,
+    let reply = match ask {
+        Ask::Register { backend, public, part } => {
+            register(shared, channel, party, &backend, public, part)?.map(|()| Answer::Done)
+        }
         Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, digest, batch, Some(seal)),
         Ask::Ahead { digest, batch } => return deal(shared, channel, party, digest, batch, None),
-        Ask::Bind { ticket, seal } => match shared.dealings.bind(party, &ticket, seal) {
-            Ok(true) => {
-                // The client may fetch its half now.
-                shared.ending.add_pending(ticket);
-                shared.ending.start_fetch_time(&ticket);
-                Ok(())
+        Ask::Bind { ticket, seal } => shared.dealings.bind(party, &ticket, seal).map(|is_bound| {
+            if !is_bound {
+                return Answer::Unknown;
             }
-            Ok(false) => return Ok(answer(channel, &Answer::Unknown)?),
-            Err(error) => Err(error),
-        },
+            // The client may fetch its half now.
+            shared.ending.add_pending(ticket);
+            shared.ending.start_fetch_time(&ticket);
+            Answer::Done
+        }),
         Ask::Fetch { ticket, claim } => match shared.dealings.fetch(party, &ticket, &claim) {
             Ok(fetching) => {
                 answer(channel, &Answer::Half { bytes: fetching.bytes() })?;
@@ -349,20 +329,19 @@ fn answer_request(
             shared.ending.remove_pending(&ticket);
             return Ok(());
         }
-        Ask::Consent { ticket, claim } => shared.dealings.consent(party, &ticket, &claim),
-        Ask::Open { ticket } => match shared.dealings.open(party, &ticket) {
-            Ok(seed) => {
-                shared.ending.remove_pending(&ticket);
-                return Ok(answer(channel, &Answer::Opened { seed: seed.0 })?);
-            }
-            Err(error) => Err(error),
-        },
+        Ask::Consent { ticket, claim } => shared.dealings.consent(party, &ticket, &claim).map(|()| Answer::Done),
+        Ask::Open { ticket } => shared.dealings.open(party, &ticket).map(|seed| {
+            shared.ending.remove_pending(&ticket);
+            Answer::Opened { seed: seed.0 }
+        }),
     };
-    let reply = match result {
-        Ok(()) => Answer::Done,
-        Err(error) => refusal(error),
-    };
-    Ok(answer(channel, &reply)?)
+    Ok(answer(channel, &reply.unwrap_or_else(refusal))?)
+}
+
+/// Refuses a request and ends the connection: the bytes that the request announces are not read.
+fn end_with_refusal<T>(channel: &mut Channel, reason: String) -> Result<T, ServeError> {
+    answer(channel, &Answer::Refused { reason: reason.clone() })?;
+    Err(ServeError::NotGranted(reason))
 }
 
 /// The answer to a peer about an error: at most 1000 characters.
@@ -385,8 +364,7 @@ fn register(
 ) -> Result<Result<(), BackendError>, ServeError> {
     if public > MAX_PUBLIC || part > MAX_PART {
         let reason = format!("a model of {public} and {part} bytes: {MAX_PUBLIC} and {MAX_PART} are taken at most");
-        answer(channel, &Answer::Refused { reason: reason.clone() })?;
-        return Err(ServeError::NotGranted(reason));
+        return end_with_refusal(channel, reason);
     }
     let public = channel.recv_max(BYTES, public as usize)?;
     let part = zeroize::Zeroizing::new(channel.recv_max(BYTES, part as usize)?);

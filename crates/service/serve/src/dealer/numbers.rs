@@ -4,7 +4,7 @@ use crate::ServeError;
 use crate::ops::state::schema::state_error;
 use rusqlite::{Connection, params};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tacit_backends::dealer::Hidden;
 
 /// Numbers reserved at a time: a crash loses up to as many.
@@ -27,13 +27,11 @@ fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
     Ok(application == APPLICATION || (application == 0 && (tables(db, "%")? == 0 || tables(db, "numbers")? == 1)))
 }
 
-/// Counts the tables whose names match a pattern.
 fn tables(db: &Connection, name: &str) -> rusqlite::Result<i64> {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE name LIKE ?";
     db.query_row(sql, [name], |row| row.get(0))
 }
 
-/// The open file.
 pub(crate) struct Numbers {
     ledger: Mutex<(Connection, u64)>,
 }
@@ -61,9 +59,13 @@ impl Numbers {
         Ok((Self { ledger: Mutex::new((db, first)) }, first))
     }
 
+    fn lock(&self) -> MutexGuard<'_, (Connection, u64)> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reads the random matrices noted in earlier runs.
     pub(crate) fn hidden(&self) -> Result<Vec<Hidden>, rusqlite::Error> {
-        let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let ledger = self.lock();
         let mut rows = ledger.0.prepare("SELECT mask, digest, server FROM masks")?;
         let rows =
             rows.query_map([], |row| Ok(Hidden { mask: row.get(0)?, digest: row.get(1)?, server: row.get(2)? }))?;
@@ -72,7 +74,7 @@ impl Numbers {
 
     /// Writes random matrices to the file, in one transaction.
     pub(crate) fn hide(&self, hidden: &[Hidden]) -> Result<(), rusqlite::Error> {
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledger = self.lock();
         let transaction = ledger.0.transaction()?;
         for Hidden { mask, digest, server } in hidden {
             transaction.execute("INSERT OR IGNORE INTO masks VALUES (?1, ?2, ?3)", params![mask, digest, server])?;
@@ -82,7 +84,7 @@ impl Numbers {
 
     /// Reserves the numbers up to `next` durably, so that no later run uses them.
     pub(crate) fn cover(&self, next: u64) -> Result<(), rusqlite::Error> {
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledger = self.lock();
         let (db, covered) = &mut *ledger;
         if next >= *covered {
             let reserved = next + AHEAD;
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_another_program_is_left_alone() {
+    fn leaves_database_of_another_program_untouched() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("places.sqlite");
         let foreign = Connection::open(&path).unwrap();
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_version_noted_is_remembered() {
+    fn takes_over_masks_of_earlier_version() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("dealer.sqlite");
         let old = Connection::open(&path).unwrap();

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn little_of_a_half_waits_for_a_party_that_reads_slowly() {
+    fn bounds_bytes_that_wait_for_slow_reader() {
         let max_waiting = Arc::new(AtomicUsize::new(0));
         let mut channel = Channel::new(Box::new(Queue { waiting: 0, max_waiting: Arc::clone(&max_waiting) }));
         let half = vec![7; 1 << 20];

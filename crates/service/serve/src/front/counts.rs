@@ -13,8 +13,7 @@ use tacit_store::clock::JUMP;
 use tacit_store::managed::is_database;
 use tacit_store::{FolderKind, ManagedFolder, StoreError};
 
-/// Name of the file in its folder.
-const NAME: &str = "front.sqlite";
+const FILE_NAME: &str = "front.sqlite";
 /// The header says "tacf".
 const FRONT: Kind = Kind {
     application: 0x7461_6366,
@@ -35,7 +34,6 @@ const FRONT: Kind = Kind {
 ",
     ],
 };
-/// The kind of its folder.
 const FOLDER: FolderKind = FolderKind::private("front", "answers of the day");
 /// Seconds between two notes of the clock.
 const NOTED_S: u64 = 3600;
@@ -47,7 +45,6 @@ pub(super) struct StoredCounts {
     pub(super) used: BTreeMap<ClientId, u64>,
 }
 
-/// The open file.
 pub(super) struct Counts {
     path: PathBuf,
     db: Connection,
@@ -70,7 +67,7 @@ impl Counts {
 
     /// As [`open`](Self::open), in a front's folder with the clock at `now`.
     fn open_at(dir: &Path, now: i64, accept_clock: bool) -> Result<(Self, StoredCounts), ServeError> {
-        let path = dir.join(NAME);
+        let path = dir.join(FILE_NAME);
         prepare(&path, &FRONT)?;
         let db = connect(&path, Durability::Eventual)?;
         if let Some(last_run) = last_run(&db).map_err(state_error(&path))?
@@ -90,7 +87,6 @@ impl Counts {
         Ok((opened, stored))
     }
 
-    /// Notes the clock once an hour, so that the next start detects a jump.
     pub(super) fn note_clock(&mut self, now: i64) -> Result<(), ServeError> {
         if self.noted.is_some_and(|noted| noted.abs_diff(now) < NOTED_S) {
             return Ok(());
@@ -101,13 +97,12 @@ impl Counts {
         Ok(())
     }
 
-    /// Writes the answers of clients on a day and deletes those of earlier days.
+    /// Writes the answers of a day and deletes those of earlier days, in one transaction.
     pub(super) fn keep(&mut self, day: i64, counts: &[(ClientId, u64)]) -> Result<(), ServeError> {
         write_counts(&mut self.db, day, counts).map_err(state_error(&self.path))
     }
 }
 
-/// Writes the answers of a day and deletes those of earlier days, in one transaction.
 fn write_counts(db: &mut Connection, day: i64, counts: &[(ClientId, u64)]) -> rusqlite::Result<()> {
     let tx = db.transaction()?;
     for (client, answers) in counts {
@@ -120,9 +115,9 @@ fn write_counts(db: &mut Connection, day: i64, counts: &[(ClientId, u64)]) -> ru
 
 /// Whether a front of version 0.1, which marked no folders, made this file.
 fn is_ours(path: &Path) -> bool {
-    let beside = ["-wal", "-shm"].map(|ending| format!("{NAME}{ending}"));
+    let beside = ["-wal", "-shm"].map(|ending| format!("{FILE_NAME}{ending}"));
     match path.file_name().and_then(|name| name.to_str()) {
-        Some(NAME) => is_database(path, FRONT.application),
+        Some(FILE_NAME) => is_database(path, FRONT.application),
         Some(name) => beside.iter().any(|beside| beside == name),
         None => false,
     }
@@ -159,7 +154,7 @@ mod tests {
     const BOB: ClientId = ClientId([2; 32]);
 
     #[test]
-    fn the_latest_day_is_kept_over_a_restart() {
+    fn latest_day_survives_restart() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("state");
         let (mut counts, stored) = Counts::open(&folder, false).unwrap();
@@ -178,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_has_jumped_is_named_and_counts_nothing() {
+    fn names_clock_jump_and_keeps_counts() {
         let dir = tempfile::tempdir().unwrap();
         let (noon, week) = (20_000 * DAY_S + DAY_S / 2, 7 * DAY_S);
         let open = |now: i64, accept: bool| Counts::open_at(dir.path(), now, accept);
@@ -191,7 +186,7 @@ mod tests {
             assert!(error.contains("--accept-clock"), "{error}");
         }
         let (mut counts, stored) = open(noon + week, false).unwrap();
-        assert_eq!((stored.day, stored.used), (day_of(noon), BTreeMap::from([(ALICE, 3)])), "nothing was lost");
+        assert_eq!((stored.day, stored.used), (day_of(noon), BTreeMap::from([(ALICE, 3)])));
         // More than a week without an answer is no jump at the next start.
         counts.note_clock(noon + 2 * week).unwrap();
         drop(counts);
@@ -205,21 +200,21 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_or_user_has_made_is_left_alone() {
+    fn leaves_folders_of_others_untouched() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [(NAME, "taxes"), ("taxes.ods", "taxes")] {
+        for (name, text) in [(FILE_NAME, "taxes"), ("taxes.ods", "taxes")] {
             let folder = dir.path().join(name);
             std::fs::create_dir(&folder).unwrap();
             std::fs::write(folder.join(name), text).unwrap();
             let error = Counts::open(&folder, false).err().unwrap().to_string();
             assert!(error.contains(name), "{error}");
             assert_eq!(std::fs::read(folder.join(name)).unwrap(), text.as_bytes());
-            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing was made there");
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
         }
         // A folder as version 0.1 left it.
         let folder = dir.path().join("earlier");
         std::fs::create_dir(&folder).unwrap();
-        prepare(&folder.join(NAME), &FRONT).unwrap();
+        prepare(&folder.join(FILE_NAME), &FRONT).unwrap();
         Counts::open(&folder, false).unwrap();
         assert!(folder.join(tacit_store::managed::MARK).exists());
     }

@@ -18,7 +18,6 @@ mod routes;
 use crate::ServeError;
 use crate::accept::authentication::authenticate;
 use crate::accept::identity::CertificateIdentity;
-use crate::accept::refusal_reasons::{LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::control::answer::Peer;
 use crate::control::graceful_close::GracefulStream;
 use crate::control::keepalive::Keepalive;
@@ -33,7 +32,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tacit_admission::{Admission, ConnectionSlot, Limits, PoolLimits, Refusal, RefusalReason, handshake_slots};
+use tacit_admission::{Admission, ConnectionSlot, Limits, PoolLimits, Refusal, handshake_slots};
 use tacit_ids::ClientId;
 use tacit_net::{NetError, ServerTls};
 use tokio::net::{TcpListener, TcpStream};
@@ -87,7 +86,6 @@ pub struct FrontConfig {
     pub server_name: Option<String>,
 }
 
-/// State shared by all connections.
 struct Shared {
     tls: Arc<rustls::ServerConfig>,
     admission: Admission,
@@ -177,7 +175,6 @@ fn open_service(registry: NodeRegistry, config: &FrontConfig) -> Result<Placemen
     }
 }
 
-/// Accepts connections until the front stops.
 async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     let mut stop = shared.stop.clone();
     loop {
@@ -198,7 +195,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
                     if let Err(e) = serve_connection(&shared, &slot, stream, address).await {
                         let detail = format!("the connection from {address}: {e}");
                         shared.admission.refused(Refusal {
-                            kind: refusal_reason(&e),
+                            kind: e.handshake_refusal_reason(),
                             from: Some(address.ip()),
                             detail,
                         });
@@ -226,23 +223,12 @@ async fn due(admission: &Admission) {
     }
 }
 
-/// Waits for a handshake slot.
 async fn wait_for_slot(admission: &Admission, address: SocketAddr) -> ConnectionSlot {
     loop {
         match admission.admit(address.ip()) {
             Ok(slot) => return slot,
             Err(retry_at) => sleep_until(retry_at.into()).await,
         }
-    }
-}
-
-/// The kind of a refusal, for the log.
-fn refusal_reason(error: &ServeError) -> RefusalReason {
-    match error {
-        ServeError::Net(NetError::Stalled { .. }) => LATE,
-        ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
-        ServeError::NotGranted(_) => NO_ROOM,
-        _ => STRANGE,
     }
 }
 

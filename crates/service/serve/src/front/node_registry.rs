@@ -44,7 +44,6 @@ struct Quotas {
 }
 
 impl Quotas {
-    /// Continues from the stored counts of a day.
     fn new(per_day: Option<u64>, stored: StoredCounts) -> Self {
         Self { per_day, day: stored.day, used: stored.used }
     }
@@ -129,11 +128,9 @@ pub(super) struct Loss {
 pub(super) struct Granted {
     /// The clients to admit; `None` if the node applies this version already.
     pub(super) clients: Option<Vec<ClientId>>,
-    /// Version of the list.
     pub(super) version: u64,
 }
 
-/// All nodes, with their leases and clients.
 pub(super) struct NodeRegistry {
     pub(super) lease: Duration,
     key_copies: usize,
@@ -155,7 +152,6 @@ impl NodeRegistry {
         Self { lease, key_copies, nodes, placements, losses, quotas, runs: 0, unkept: BTreeMap::new() }
     }
 
-    /// Continues from the answers that an earlier front counted.
     pub(super) fn with_counts(self, stored: StoredCounts) -> Self {
         Self { quotas: Quotas::new(self.quotas.per_day, stored), ..self }
     }
@@ -167,7 +163,6 @@ impl NodeRegistry {
         (self.quotas.day, counts)
     }
 
-    /// Notes that all counts are on disk.
     pub(super) fn note_kept(&mut self) {
         self.unkept.clear();
     }

@@ -5,7 +5,6 @@ const LEASE: Duration = Duration::from_secs(5);
 const ALICE: ClientId = ClientId([1; 32]);
 const BOB: ClientId = ClientId([2; 32]);
 
-/// Times relative to a start.
 struct Clock(Instant);
 
 impl Clock {
@@ -34,7 +33,6 @@ fn answered(client: ClientId, count: u64) -> Report {
     Report { answered: Map::from([(client, count)]), ..report() }
 }
 
-/// Adds two nodes; `a` sends the given report.
 fn add_two_nodes(registry: &mut NodeRegistry, a: Report, now: Instant) -> [u64; 2] {
     let runs = ["a", "b"].map(|name| registry.join(name, &format!("{name}:1"), now).unwrap());
     registry.renew("a", runs[0], a, now, 0).unwrap();
@@ -47,12 +45,12 @@ fn node_of(registry: &mut NodeRegistry, client: ClientId, now: Instant) -> Strin
 }
 
 #[test]
-fn clients_of_a_dead_node_move_when_its_lease_is_over_and_not_before() {
+fn clients_of_dead_node_move_only_when_its_lease_is_over() {
     let (mut registry, t) = (registry(), clock());
     let runs = add_two_nodes(&mut registry, with_stock(ALICE, 3), t.after(0.0));
     assert_eq!(node_of(&mut registry, ALICE, t.after(0.1)), "a");
     registry.renew("b", runs[1], report(), t.after(4.9), 0).unwrap();
-    assert_eq!(node_of(&mut registry, ALICE, t.after(4.9)), "a", "it may still serve");
+    assert_eq!(node_of(&mut registry, ALICE, t.after(4.9)), "a");
     let ticket = registry.place(ALICE, "net", t.after(5.0), 0).unwrap();
     assert_eq!((&*ticket.node, &*ticket.address), ("b", "b:1"));
     let loss = &registry.losses[0];
@@ -61,16 +59,16 @@ fn clients_of_a_dead_node_move_when_its_lease_is_over_and_not_before() {
     assert!(refused.reason.contains("no lease in this run"));
     assert!(refused.retry_after.is_none());
     assert!(registry.join("a", "a:1", t.after(5.2)).unwrap() > runs[1]);
-    assert_eq!(node_of(&mut registry, ALICE, t.after(5.3)), "b", "who moved stays");
+    assert_eq!(node_of(&mut registry, ALICE, t.after(5.3)), "b");
 }
 
 #[test]
-fn a_node_that_ends_by_itself_is_gone_at_once_and_one_that_leaves_keeps_who_is_there() {
+fn ended_node_is_gone_at_once_and_leaving_node_keeps_its_clients() {
     let (mut registry, t) = (registry(), clock());
     let runs = add_two_nodes(&mut registry, with_stock(ALICE, 1), t.after(0.0));
     assert_eq!(node_of(&mut registry, ALICE, t.after(0.0)), "a");
     registry.leave("a", runs[0] + 7, t.after(0.1));
-    assert!(!registry.nodes["a"].leaving, "another run's word");
+    assert!(!registry.nodes["a"].leaving, "another run");
     registry.leave("a", runs[0], t.after(0.1));
     assert_eq!(node_of(&mut registry, ALICE, t.after(0.2)), "a");
     assert!((9..29).all(|n| node_of(&mut registry, ClientId::numbered(n), t.after(0.2)) == "b"));
@@ -78,13 +76,13 @@ fn a_node_that_ends_by_itself_is_gone_at_once_and_one_that_leaves_keeps_who_is_t
     assert!(refused.reason.contains("still holds its lease"));
     assert!(refused.retry_after <= Some(LEASE));
     registry.end("a", runs[0] + 7, t.after(0.3));
-    assert!(registry.nodes.contains_key("a"), "another run's word");
+    assert!(registry.nodes.contains_key("a"), "another run");
     registry.end("a", runs[0], t.after(0.3));
     assert_eq!(node_of(&mut registry, ALICE, t.after(0.4)), "b");
 }
 
 #[test]
-fn a_ticket_counts_once_its_node_admits_the_client() {
+fn ticket_is_admitted_once_its_node_applies_the_list() {
     let (mut registry, t) = (registry(), clock());
     let run = registry.join("a", "a:1", t.after(0.0)).unwrap();
     registry.renew("a", run, report(), t.after(0.0), 0).unwrap();
@@ -96,7 +94,7 @@ fn a_ticket_counts_once_its_node_admits_the_client() {
     let granted = registry.renew("a", run, goes_by_it, t.after(0.3), 0).unwrap();
     assert_eq!((granted.clients, registry.is_admitted(&ticket)), (None, true), "nothing new, so no list");
     registry.end("a", run, t.after(0.4));
-    assert!(!registry.is_admitted(&ticket), "void");
+    assert!(!registry.is_admitted(&ticket));
     let refused = registry.place(ALICE, "net", t.after(0.5), 0).unwrap_err();
     assert!(refused.reason.contains("no node serves net"));
     assert!(refused.retry_after == Some(LEASE));
@@ -121,7 +119,7 @@ fn quotas_hold_over_all_nodes() {
 }
 
 #[test]
-fn a_front_that_is_started_anew_goes_on_counting() {
+fn restarted_front_goes_on_counting() {
     let (mut registry, t) = (NodeRegistry::new(LEASE, Some(10), 2), clock());
     let runs = add_two_nodes(&mut registry, report(), t.after(0.0));
     registry.renew("a", runs[0], answered(ALICE, 6), t.after(1.0), 3).unwrap();
@@ -146,7 +144,7 @@ fn a_front_that_is_started_anew_goes_on_counting() {
 }
 
 #[test]
-fn a_client_with_a_large_key_set_keeps_to_its_nodes_and_a_model_that_a_home_lacks_is_refused() {
+fn clients_with_large_key_sets_stay_at_few_nodes_and_missing_models_are_refused() {
     let (mut registry, t) = (NodeRegistry::new(LEASE, None, 1), clock());
     let keyed = Report { models: Map::from([("net".into(), vec!["ckks".into()])]), ..Report::default() };
     let runs: Vec<u64> = (0..8).map(|n| registry.join(&format!("n{n}"), "x:1", t.after(0.0)).unwrap()).collect();
@@ -218,7 +216,7 @@ impl World {
         }
     }
 
-    /// Renews a lease. Request and answer each take time, and either may be lost.
+    /// Request and answer each take time, and either may be lost.
     fn beat(&mut self, name: &'static str) {
         let Running { run, version, .. } = self.running[name];
         let own_end = self.now + LEASE.as_secs_f64();
@@ -265,7 +263,7 @@ impl World {
 }
 
 #[test]
-fn no_client_is_served_at_two_nodes_whatever_fails() {
+fn no_client_is_served_at_two_nodes_under_any_failure() {
     let mut moved = 0;
     for seed in 0..200 {
         let (registry, clock) = (registry(), clock());

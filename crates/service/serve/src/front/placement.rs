@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_goes_moves_its_own_clients_only() {
+    fn leaving_node_moves_its_own_clients_only() {
         let nodes: Vec<String> = (0..8).map(|n| format!("node-{n}")).collect();
         let remaining: Vec<String> = nodes.iter().filter(|name| *name != "node-3").cloned().collect();
         let mut shares = BTreeMap::<String, usize>::new();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn material_comes_before_the_wait_and_the_wait_before_the_name() {
+    fn material_precedes_wait_and_wait_precedes_name() {
         let choose_name = |sites: &[Site<'_>]| chosen(sites, None).unwrap();
         assert_eq!(choose_name(&[site("a", 0.0, 0), site("b", 9.0, 1)]), "b");
         assert_eq!(choose_name(&[site("a", 5.0, 1), site("b", 9.0, 2)]), "b");

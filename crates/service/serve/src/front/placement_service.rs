@@ -30,7 +30,6 @@ impl PlacementService {
         Self { opens_at, registry, counts: None, clock: Mutex::new(Clock::new()), banned, changed: Notify::new() }
     }
 
-    /// Stores the answers of the day in `counts`.
     pub(super) fn counting_in(self, counts: Counts) -> Self {
         Self { counts: Some(Mutex::new(counts)), ..self }
     }
@@ -39,7 +38,6 @@ impl PlacementService {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Seconds since 1970, by a clock that ignores jumps.
     fn now(&self) -> i64 {
         // A panic under the lock leaves no half-made change.
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).now()
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_not_waited_for_without_end() {
+    fn place_waits_no_longer_than_its_patience() {
         in_time(async {
             let service = PlacementService::new(NodeRegistry::new(LEASE, None, 2), BTreeSet::new());
             let run = service.join("silent", "nowhere:1").unwrap();
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_banned_is_placed_nowhere() {
+    fn banned_client_is_refused() {
         in_time(async {
             let service = PlacementService::new(NodeRegistry::new(Duration::ZERO, None, 2), BTreeSet::from([ALICE]));
             let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();

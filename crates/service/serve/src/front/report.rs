@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use tacit_ids::ClientId;
 
-/// A node's report, sent with each request for a lease.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Report {
@@ -25,7 +24,6 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Ready materials of all clients.
     pub(super) fn stock_in_all(&self) -> u64 {
         self.stock.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
@@ -43,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_read_and_others_are_not() {
+    fn reads_reports_and_rejects_others() {
         let client = ClientId::numbered(3);
         let text = format!(
             r#"{{"waiting_s": 1.5, "models": {{"net": ["cheetah"]}}, "stock": {{"{client}": 2}}, "answered": {{}}, "admitted": 4, "dealer": ""}}"#

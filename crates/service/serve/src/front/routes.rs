@@ -69,7 +69,6 @@ impl From<Refused> for Refusal {
     }
 }
 
-/// Reads a JSON body of at most `max_bytes` bytes.
 async fn read_json<T: DeserializeOwned>(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<T, Refusal> {
     let bytes = json_body(headers, body, BodyLimits { bytes: max_bytes, patience: PATIENCE }).await?;
     serde_json::from_slice(&bytes).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, format!("the body: {e}")))
@@ -182,7 +181,6 @@ async fn end(
     Ok(json(&object!({})))
 }
 
-/// Lists nodes and losses, for operators.
 async fn nodes(Shares(state): Shared, Extension(peer): RequestPeer) -> Result<Response, Refusal> {
     peer.require_operator()?;
     let now = Instant::now();

@@ -40,7 +40,6 @@ use tokio::time::timeout_at;
 struct Connection {
     closer: Closer,
     identity: CertificateIdentity,
-    /// The folder of stored material that the client uses.
     folder: Option<FolderId>,
 }
 
@@ -55,7 +54,6 @@ pub(crate) struct Driver {
     gate: Gate,
     record: Record,
     memory_wait: Duration,
-    /// The most stored materials of one client.
     stored_per_client: u32,
     connections: HashMap<ConnectionId, Connection>,
     jobs: BTreeMap<ConnectionId, Job>,
@@ -72,14 +70,11 @@ pub(crate) struct Driver {
     stop: watch::Sender<bool>,
 }
 
-/// Parts of a driver.
 pub(crate) struct DriverParts {
     pub(crate) store: Option<Arc<Store>>,
-    /// Limits connections.
     pub(crate) admission: Admission,
     pub(crate) gate: Gate,
     pub(crate) record: Record,
-    /// Durations that an earlier run learned.
     pub(crate) learned: LearnedDurations,
     pub(crate) published: Arc<Published>,
     /// Takes the driver's own events.
@@ -89,7 +84,6 @@ pub(crate) struct DriverParts {
 }
 
 impl Driver {
-    /// A driver without connections.
     pub(crate) fn new(config: &ServerConfig, parts: DriverParts) -> Result<Self, ServeError> {
         let DriverParts { store, admission, gate, record, learned, published, events, stop } = parts;
         let (policy, ttl) = (config.policy.clone(), config.pool_ttl);
@@ -152,7 +146,6 @@ impl Driver {
         [self.stopping_alarm(), self.admission.alarm(), self.queue.alarm(), waited].into_iter().flatten().min()
     }
 
-    /// Runs what is due at `now`.
     fn on_timer(&mut self, now: Instant) {
         self.admission.sum_up();
         self.run_ready();
@@ -306,7 +299,7 @@ impl Driver {
                     self.memory.reserve(id, open.binding.client, open.origin.offered.batch())?;
                 }
                 if let Err(reason) = self.queue.prepare(number, &open.origin, *input, folder.is_some()) {
-                    place.into_iter().for_each(|id| self.memory.give_back(id));
+                    self.release(Reservation { place, charge: None });
                     return Err(refused(reason));
                 }
                 return Ok(Admitted::Queued(Reservation { place, charge: None }));
@@ -329,7 +322,7 @@ impl Driver {
                 notice_ignored = self.queue.ask(number, &open.origin, ask).map_err(refused)?;
             }
             (Request::Announce(announce), Some(open)) => {
-                self.queue.announce(number, &open.origin, announce).map_err(refused)?;
+                self.queue.announce(Some(number), &open.origin, announce).map_err(refused)?;
             }
             (Request::Cancel { name }, Some(open)) => {
                 self.queue.cancel(open.binding.client, *name).map_err(refused)?;
@@ -352,7 +345,6 @@ impl Driver {
         Ok(Admitted::Now { destroyed, notice_ignored })
     }
 
-    /// Does what the queue has decided.
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Start { connection, phase, threads, planned, material, from_pool } => {
@@ -389,7 +381,6 @@ impl Driver {
         let _ = ask.reply.send(Decision::Refuse(why));
     }
 
-    /// Starts a phase that the scheduler chose, with its threads and planned duration.
     fn start(
         &mut self,
         number: ConnectionId,
@@ -421,8 +412,7 @@ impl Driver {
                 let _ = ask.reply.send(Decision::Start(Box::new(grant)));
             }
             Err(e) => {
-                self.gate.give_back(charge);
-                place.into_iter().for_each(|id| self.memory.give_back(id));
+                self.release(Reservation { place, charge });
                 self.queue.finish_job(number, JobEnd::Failed);
                 self.refuse_job(number, ask, e);
             }
@@ -451,13 +441,17 @@ impl Driver {
     fn end_job(&mut self, number: ConnectionId) -> Option<Asked> {
         self.waiting.remove(&number);
         let mut job = self.jobs.remove(&number)?;
-        let Reservation { place, charge } = job.take_reservation();
-        place.into_iter().for_each(|id| self.memory.give_back(id));
-        self.gate.give_back(charge);
+        let reservation = job.take_reservation();
+        self.release(reservation);
         job.pending()
     }
 
-    /// Forgets a connection that has ended, and whatever waits for it.
+    /// Gives back what a request has reserved and will not use.
+    fn release(&mut self, Reservation { place, charge }: Reservation) {
+        place.into_iter().for_each(|id| self.memory.give_back(id));
+        self.gate.give_back(charge);
+    }
+
     fn leave(&mut self, number: ConnectionId) {
         self.end_job(number);
         self.queue.disconnect(number);

@@ -10,10 +10,10 @@ use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, JobPhase, ModelSpec, PhaseSpec, Span};
 
 /// The client of a warm-up run: on this machine, with one thread.
-pub(crate) const HERE: Device = Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 };
+pub(crate) const LOCAL_DEVICE: Device = Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 };
 
 /// Share of a phase's work that more threads make faster, until measured.
-const PARALLEL: f64 = 0.8;
+const PARALLEL_SHARE: f64 = 0.8;
 
 /// A typical link of the class.
 fn link(class: LinkClass) -> Link {
@@ -28,7 +28,7 @@ fn link(class: LinkClass) -> Link {
 /// Predicts a model's phases for such a client, with one thread here; `None` if the planner's
 /// calibration lacks the back end.
 fn predict(offered: &Offered, device: Device) -> Option<Prediction> {
-    let machine = tacit_plan::Device::named(HERE_NAME).expect("it is among the devices that are built in");
+    let machine = tacit_plan::Device::named(CALIBRATED_MACHINE).expect("it is among the devices that are built in");
     let threads = u32::from(device.threads.max(1));
     let client = tacit_plan::Device { cores: threads, ..machine.clone() };
     let link = link(device.link);
@@ -37,14 +37,15 @@ fn predict(offered: &Offered, device: Device) -> Option<Prediction> {
 }
 
 /// The planner's name of the machine that it was calibrated on.
-const HERE_NAME: &str = "this";
+const CALIBRATED_MACHINE: &str = "this";
 
 /// A phase with its expected duration. For an uncalibrated back end, the link's part alone counts.
 fn phase(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
     let link = link(device.link);
     let time = expected.unwrap_or_else(|| link.waited_s(cost) + cost.exchanges as f64 * link.rtt_s);
     let time = Span::from_secs(time);
-    PhaseSpec { first: Sample { time, memory: cost.server.peak_memory_bytes }, speedup: Speedup::Amdahl(PARALLEL) }
+    let speedup = Speedup::Amdahl(PARALLEL_SHARE);
+    PhaseSpec { first: Sample { time, memory: cost.server.peak_memory_bytes }, speedup }
 }
 
 /// Memory of a device, in MiB, above which more makes no difference.
@@ -74,7 +75,6 @@ pub(crate) fn class_name(device: Device) -> String {
     }
 }
 
-/// The name of a phase in the records.
 pub(crate) fn phase_name(phase: JobPhase) -> &'static str {
     match phase {
         JobPhase::Pre => "offline",
@@ -140,7 +140,7 @@ pub(crate) fn dealing_spec(
     threads: u32,
     max_memory: u64,
 ) -> ModelSpec {
-    let link = link(HERE.link);
+    let link = link(LOCAL_DEVICE.link);
     // Until a dealing is measured: the transfer time.
     let guess = link.transfer_s(0, half_bytes) + link.rtt_s;
     let time = Span::from_secs(learned.get(offered.plan, POOL, DEALING, threads).map_or(guess, |row| row.seconds));
@@ -164,29 +164,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_planner_knows_the_machine_and_slow_links_take_longer() {
-        assert!(tacit_plan::Device::named(HERE_NAME).is_ok());
+    fn slower_links_take_longer_and_predictions_count() {
+        assert!(tacit_plan::Device::named(CALIBRATED_MACHINE).is_ok());
         let cost = PhaseCost { up_bytes: 1 << 20, waited_bytes: 1 << 20, exchanges: 3, ..PhaseCost::default() };
         let times = [LinkClass::Lan, LinkClass::Broadband, LinkClass::Slow]
             .map(|link| phase(&cost, None, Device { threads: 1, link, memory_mib: 0 }).first.time);
-        assert!(times[0] < times[1], "{times:?}");
-        assert!(times[1] < times[2], "{times:?}");
+        assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
         assert!(times[2] > Span::from_secs(2.0), "{times:?}");
-        assert_eq!(phase(&cost, Some(7.0), HERE).first.time, Span::from_secs(7.0), "what is predicted counts");
+        assert_eq!(phase(&cost, Some(7.0), LOCAL_DEVICE).first.time, Span::from_secs(7.0));
     }
 
     #[test]
-    fn what_is_dealt_goes_to_disk_where_the_planner_takes_it_to() {
+    fn store_spools_from_the_size_that_the_planner_assumes() {
         assert_eq!(tacit_plan::counts::SPOOLED, tacit_store::IN_MEMORY);
     }
 
     #[test]
     fn devices_of_a_class_share_their_estimates() {
-        let name = |threads, memory_mib| class_name(class(Device { threads, link: LinkClass::Slow, memory_mib }));
-        assert_eq!(name(0, 0), "slow, 1 threads");
-        assert_eq!(name(7, 65_536), "slow, 4 threads", "what is enough is not told apart");
-        assert_eq!(name(1000, 4096), "slow, 8 threads");
-        assert_eq!(name(4, 4095), "slow, 4 threads, 2048 MiB");
-        assert_eq!((name(4, 600), name(4, 1)), ("slow, 4 threads, 512 MiB".into(), "slow, 4 threads, 1 MiB".into()));
+        for (threads, memory_mib, name) in [
+            (0, 0, "slow, 1 threads"),
+            (7, 65_536, "slow, 4 threads"),
+            (1000, 4096, "slow, 8 threads"),
+            (4, 4095, "slow, 4 threads, 2048 MiB"),
+            (4, 600, "slow, 4 threads, 512 MiB"),
+            (4, 1, "slow, 4 threads, 1 MiB"),
+        ] {
+            assert_eq!(class_name(class(Device { threads, link: LinkClass::Slow, memory_mib })), name);
+        }
     }
 }

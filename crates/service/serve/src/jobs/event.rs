@@ -22,10 +22,11 @@ use tacit_sched::policy::PolicySpec;
 use tacit_store::Binding;
 use tokio::sync::oneshot;
 
-/// An event for the driver.
 pub(crate) enum Event {
     /// A connection was accepted; answered when the driver has handled that.
-    Accepted { reply: oneshot::Sender<()> },
+    Accepted {
+        reply: oneshot::Sender<()>,
+    },
     /// The client of a connection is authenticated: admit it? `closer` ends the connection.
     Greeted {
         number: ConnectionId,
@@ -34,52 +35,105 @@ pub(crate) enum Event {
         reply: oneshot::Sender<Result<(), TurnedAway>>,
     },
     /// A peer was not served or a request not granted; this is logged already.
-    Refused { kind: RefusalReason },
+    Refused {
+        kind: RefusalReason,
+    },
     /// A client sends a request, with the model that it has open.
-    Requested { number: ConnectionId, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
+    Requested {
+        number: ConnectionId,
+        request: Request,
+        open: Option<Open>,
+        reply: oneshot::Sender<Decision>,
+    },
     /// The machine's load of the last second.
     Load(Load),
     /// How many jobs wait?
-    Queued { reply: oneshot::Sender<u32> },
+    Queued {
+        reply: oneshot::Sender<u32>,
+    },
     /// A job has made material to be held in memory. Sent before the client learns of it.
-    Made { id: MaterialId, binding: Binding, material: Material },
+    Made {
+        id: MaterialId,
+        binding: Binding,
+        material: Material,
+    },
     /// A dealing for a pool has ended, with a half and how long it took, or without.
-    Pooled { job: JobId, result: Option<(Pooled, Duration)> },
+    Pooled {
+        job: JobId,
+        result: Option<(Pooled, Duration)>,
+    },
     /// The dealer has lost what it made ahead of time.
     PoolLost,
     /// A scheduled job has ended. Sent before the client learns of it.
-    Over { number: ConnectionId, end: JobEnd },
+    Over {
+        number: ConnectionId,
+        end: JobEnd,
+    },
     /// The client of a job has deviated from the protocol. Its connection ends.
-    Deviated { number: ConnectionId, fault: &'static str },
+    Deviated {
+        number: ConnectionId,
+        fault: &'static str,
+    },
     /// A connection's job has ended; `measured` is the phase that it ran.
-    Finished { number: ConnectionId, measured: Option<Measured> },
+    Finished {
+        number: ConnectionId,
+        measured: Option<Measured>,
+    },
     /// An authenticated peer speaks HTTP and has a connection slot.
     Visited,
     /// What is the server's state?
-    Snapshot { reply: oneshot::Sender<Snapshot> },
+    Snapshot {
+        reply: oneshot::Sender<Snapshot>,
+    },
     /// A client announces an input without a connection for its phases.
-    Announced { origin: InputOrigin, announce: Announce, reply: oneshot::Sender<Result<InputStatus, ServeError>> },
+    Announced {
+        origin: InputOrigin,
+        announce: Announce,
+        reply: oneshot::Sender<Result<InputStatus, ServeError>>,
+    },
     /// What is the state of a client's input? `None` if it has none of this name.
-    Status { client: ClientId, name: InputId, reply: oneshot::Sender<Option<InputStatus>> },
+    Status {
+        client: ClientId,
+        name: InputId,
+        reply: oneshot::Sender<Option<InputStatus>>,
+    },
     /// Answer with the input's state once its turn has come, its state differs from `state`, or it
     /// has ended.
-    Watched { client: ClientId, name: InputId, state: &'static str, reply: oneshot::Sender<Option<InputStatus>> },
+    Watched {
+        client: ClientId,
+        name: InputId,
+        state: &'static str,
+        reply: oneshot::Sender<Option<InputStatus>>,
+    },
     /// A client cancels an input; answered with whether there was one.
-    TakenBack { client: ClientId, name: InputId, reply: oneshot::Sender<bool> },
-    /// Set the policy.
-    SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
-    /// Set the access rules.
+    TakenBack {
+        client: ClientId,
+        name: InputId,
+        reply: oneshot::Sender<bool>,
+    },
+    SetPolicy {
+        policy: PolicySpec,
+        reply: oneshot::Sender<()>,
+    },
     Access(Arc<Rules>),
-    /// Set the models on offer.
-    Models { catalog: Box<Catalog>, reply: oneshot::Sender<Changes> },
+    Models {
+        catalog: Box<Catalog>,
+        reply: oneshot::Sender<Changes>,
+    },
     /// Which models on offer have unknown durations?
-    Cold { reply: oneshot::Sender<Vec<Arc<Offered>>> },
+    Cold {
+        reply: oneshot::Sender<Vec<Arc<Offered>>>,
+    },
     /// Durations that a warm-up has measured.
     Warmed(Vec<Learned>),
     /// A connection has ended, and its job if it had one.
-    Gone { number: ConnectionId },
+    Gone {
+        number: ConnectionId,
+    },
     /// Take no more requests; jobs have `grace` to end, then they are cut.
-    Stop { grace: Duration },
+    Stop {
+        grace: Duration,
+    },
 }
 
 /// The model that a client has open.
@@ -89,28 +143,22 @@ pub(crate) struct Open {
     pub(crate) origin: InputOrigin,
 }
 
-/// Why a client is not served.
 pub(crate) struct TurnedAway {
     pub(crate) kind: RefusalReason,
     pub(crate) reason: &'static str,
 }
 
-/// The driver's decision on a request.
 pub(crate) enum Decision {
     /// A worker carries the request out.
     Start(Box<Grant>),
-    /// The client gets the reason.
     Refuse(ServeError),
-    /// The server stops.
     Close,
 }
 
 /// A job's permission to start now.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
-    /// Threads for its arithmetic.
     pub(crate) threads: usize,
-    /// When the driver decided.
     pub(crate) decided: Instant,
 }
 
@@ -120,9 +168,7 @@ impl Turn {
     }
 }
 
-/// A job that may run.
 pub(crate) struct Grant {
-    /// The request.
     pub(crate) request: Request,
     pub(crate) turn: Turn,
     /// Material from memory; without it, an inference claims material from the store.

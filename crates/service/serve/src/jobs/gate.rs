@@ -1,6 +1,7 @@
 //! Enforcement of the access rules: what the driver checks before it admits a request.
 use crate::accept::access::{REVOKED, Rules};
 use crate::accept::identity::CertificateIdentity;
+use crate::accept::refusal_reasons::OVER_RATE;
 use crate::jobs::quota::{Bucket, Clock, PaidStock, QuotaCharge, Quotas};
 use crate::models::catalog::Offered;
 use crate::{Catalog, ServeError};
@@ -55,7 +56,6 @@ impl Gate {
         self.rules.borrow().rule_for(client).revoked
     }
 
-    /// Why the holder of a certificate is refused; `None` if it is not.
     pub(crate) fn reason_to_refuse(&self, identity: &CertificateIdentity) -> Option<&'static str> {
         self.rules.borrow().reason_to_refuse(identity)
     }
@@ -104,15 +104,14 @@ impl Gate {
         }
         let bucket = self.buckets.entry(client).or_insert_with(|| Bucket::full(now, per_minute));
         bucket.take(now, per_minute, inputs).map(|()| inputs).map_err(|wait| {
-            let seconds = wait.as_secs() + 1;
+            let again_s = wait.as_secs() + 1;
             let reason = format!(
-                "more than {per_minute} requests within a minute, which is your rate; ask again in {seconds} s"
+                "more than {per_minute} requests within a minute, which is your rate; ask again in {again_s} s"
             );
-            ServeError::over_rate(reason, seconds)
+            ServeError::OverLimit { kind: OVER_RATE, reason, again_s }
         })
     }
 
-    /// Gives back tokens that were not used.
     pub(crate) fn give_tokens_back(&mut self, client: ClientId, tokens: u32) {
         if let Some(bucket) = self.buckets.get_mut(&client) {
             bucket.give_back(tokens);
@@ -149,13 +148,11 @@ impl Gate {
         per_day.map_or(wanted, |day| wanted.min(self.quotas.remaining(now, client, model, day)))
     }
 
-    /// Gives back a charge whose answer is not given.
     pub(crate) fn give_back(&mut self, charge: Option<QuotaCharge>) {
         charge.iter().for_each(|charge| self.quotas.give_back(charge));
     }
 }
 
-/// The stock that a request is the first to use.
 fn stock_of(request: &Request) -> Option<MaterialId> {
     match request {
         Request::Ask(ask) => ask.material,
@@ -173,7 +170,6 @@ pub(crate) fn burn_revoked(store: &Store, is_revoked: impl Fn(ClientId) -> bool)
     burn_matching(store, |entry| is_revoked(entry.binding.client) || entry.maker.is_some_and(&is_revoked))
 }
 
-/// Burns stored material that matches. Returns how many.
 pub(crate) fn burn_matching(store: &Store, is_burnt: impl Fn(&Entry) -> bool) -> Result<usize, StoreError> {
     let mut by_client = BTreeMap::<ClientId, Vec<MaterialId>>::new();
     for entry in store.list(None)?.into_iter().filter(is_burnt) {

@@ -25,11 +25,9 @@ pub(crate) enum Job {
 pub(crate) struct Reservation {
     /// The place in memory for its material.
     pub(crate) place: Option<MaterialId>,
-    /// The charge against its client's quota.
     pub(crate) charge: Option<QuotaCharge>,
 }
 
-/// A request, and where its decision goes.
 pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) open: Option<Open>,
@@ -72,10 +70,7 @@ impl Job {
     }
 }
 
-/// The result of admitting a request.
 pub(crate) enum Admitted {
-    /// The request waits for its turn.
     Queued(Reservation),
-    /// The request starts now.
     Now { destroyed: Vec<MaterialId>, notice_ignored: Option<String> },
 }

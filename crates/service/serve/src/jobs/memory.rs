@@ -47,7 +47,6 @@ impl InMemory {
         used == 0 || used + inputs as usize <= self.per_client
     }
 
-    /// Inputs that a client's material is for.
     fn inputs_of(&self, client: ClientId) -> usize {
         self.places.values().filter(|h| h.client == client).map(|h| h.inputs as usize).sum()
     }
@@ -87,7 +86,6 @@ impl InMemory {
         discarded
     }
 
-    /// Drops all places and material of a client.
     pub(crate) fn forget(&mut self, client: ClientId) {
         self.places.retain(|_, place| place.client != client);
     }
@@ -100,7 +98,7 @@ mod tests {
     const ALICE: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 
     #[test]
-    fn places_are_counted_from_the_reservation_on() {
+    fn counts_places_from_their_reservation() {
         let mut memory = InMemory::new(2);
         let id = MaterialId::numbered;
         memory.reserve(id(1), ALICE.client, 1).unwrap();
@@ -112,12 +110,12 @@ mod tests {
         memory.fill(id(1), ALICE, Material::nothing());
         memory.give_back(id(1));
         assert!(memory.take(id(1), ALICE).unwrap().is_some(), "a filled place is not given back");
-        assert!(memory.take(id(1), ALICE).unwrap().is_none(), "once");
-        assert!(memory.take(id(3), ALICE).unwrap().is_none(), "it is being made");
+        assert!(memory.take(id(1), ALICE).unwrap().is_none());
+        assert!(memory.take(id(3), ALICE).unwrap().is_none());
     }
 
     #[test]
-    fn a_batch_takes_a_place_for_each_input_unless_it_is_alone() {
+    fn batch_takes_a_place_for_each_input_unless_it_is_alone() {
         let (mut memory, id, alice) = (InMemory::new(4), MaterialId::numbered, ALICE.client);
         memory.reserve(id(1), alice, 6).unwrap();
         assert!(!memory.has_room(alice, 1));
@@ -129,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn material_is_bound_and_goes_with_its_client() {
+    fn material_is_bound_to_its_client_and_forgotten_with_it() {
         let mut memory = InMemory::new(2);
         let id = MaterialId::numbered(1);
         memory.reserve(id, ALICE.client, 1).unwrap();
         memory.fill(id, Binding { client: ClientId([9; 32]), ..ALICE }, Material::nothing());
-        assert!(memory.take(id, ALICE).unwrap().is_none(), "another client fills no place of hers");
+        assert!(memory.take(id, ALICE).unwrap().is_none());
         memory.fill(id, ALICE, Material::nothing());
         let mismatches = [
             (Binding { client: ClientId([9; 32]), ..ALICE }, "another client"),
@@ -148,10 +146,10 @@ mod tests {
         assert_eq!(memory.discard(&[id, id, MaterialId::numbered(7)], ALICE.client), [id]);
         assert!(memory.take(id, ALICE).unwrap().is_none());
         memory.reserve(id, ALICE.client, 1).unwrap();
-        assert!(memory.discard(&[id], ALICE.client).is_empty(), "it is being made");
+        assert!(memory.discard(&[id], ALICE.client).is_empty());
         memory.forget(ALICE.client);
         assert!(memory.take(id, ALICE).unwrap().is_none());
         memory.fill(id, ALICE, Material::nothing());
-        assert!(memory.take(id, ALICE).unwrap().is_none(), "nothing is kept for who has left");
+        assert!(memory.take(id, ALICE).unwrap().is_none());
     }
 }

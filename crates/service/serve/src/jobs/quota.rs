@@ -1,5 +1,6 @@
 //! Limits of a client: answers in a day, and requests in a minute.
 use crate::ServeError;
+use crate::accept::refusal_reasons::OVER_QUOTA;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -68,7 +69,6 @@ pub(crate) struct QuotaCharge {
     pub(crate) client: ClientId,
     pub(crate) model: String,
     pub(crate) day: i64,
-    /// Number of answers charged.
     pub(crate) inputs: u32,
     /// The quota: answers allowed in the day.
     pub(crate) per_day: u32,
@@ -78,8 +78,8 @@ impl QuotaCharge {
     /// Returns the error for a charge that does not fit: `remaining` answers remain at `now`, in
     /// seconds since 1970.
     pub(crate) fn used_up_error(&self, now: i64, remaining: u32) -> ServeError {
-        let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now).max(0).unsigned_abs();
-        let minutes = seconds.div_ceil(60);
+        let again_s = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now).max(0).unsigned_abs();
+        let minutes = again_s.div_ceil(60);
         let remaining = match remaining {
             0 => "is used up".to_owned(),
             remaining => {
@@ -93,7 +93,7 @@ impl QuotaCharge {
             minutes / 60,
             minutes % 60
         );
-        ServeError::over_quota(reason, seconds)
+        ServeError::OverLimit { kind: OVER_QUOTA, reason, again_s }
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    /// Quotas that continue from the stored counts of a day.
+    /// Continues from the stored counts of a day.
     pub(crate) fn new(day: i64, used: HashMap<(ClientId, String), u32>) -> Self {
         Self { day, used }
     }
@@ -125,20 +125,12 @@ impl Quotas {
 
     /// Answers that a client has left today.
     pub(crate) fn remaining(&mut self, now: i64, client: ClientId, model: &str, per_day: u32) -> u32 {
-        self.start_day(now);
-        per_day.saturating_sub(self.taken(client, model))
-    }
-
-    /// Clears all counts if `now` is on a later day than they are.
-    fn start_day(&mut self, now: i64) {
+        // The counts are of an earlier day.
         if day_of(now) > self.day {
             (self.day, self.used) = (day_of(now), HashMap::new());
         }
-    }
-
-    /// Returns the answers taken on the counted day.
-    fn taken(&self, client: ClientId, model: &str) -> u32 {
-        self.used.get(&(client, model.to_owned())).copied().unwrap_or(0)
+        let taken = self.used.get(&(client, model.to_owned())).copied().unwrap_or(0);
+        per_day.saturating_sub(taken)
     }
 
     /// Returns what [`take`](Self::take) would, without taking.
@@ -150,13 +142,11 @@ impl Quotas {
         inputs: u32,
         per_day: u32,
     ) -> Result<QuotaCharge, ServeError> {
-        self.start_day(now);
+        let remaining = self.remaining(now, client, model, per_day);
         let charge = QuotaCharge { client, model: model.to_owned(), day: self.day, inputs, per_day };
-        let remaining = per_day.saturating_sub(self.taken(client, model));
         if inputs <= remaining { Ok(charge) } else { Err(charge.used_up_error(now, remaining)) }
     }
 
-    /// Takes back a charge that was not used.
     pub(crate) fn give_back(&mut self, charge: &QuotaCharge) {
         if charge.day == self.day
             && let Some(used) = self.used.get_mut(&(charge.client, charge.model.clone()))
@@ -195,7 +185,6 @@ impl Bucket {
         Err(Duration::from_secs_f64((wanted - self.tokens) * 60.0 / f64::from(per_minute.get())))
     }
 
-    /// Returns tokens that were not used.
     pub(crate) fn give_back(&mut self, tokens: u32) {
         // The next `fill` drops what exceeds the bucket's size.
         self.tokens += f64::from(tokens);
@@ -249,22 +238,23 @@ mod tests {
     const NOON: i64 = 100 * DAY_S + DAY_S / 2;
 
     #[test]
-    fn a_quota_is_each_days_each_models_and_each_clients() {
-        let mut quotas = Quotas::new(100, HashMap::from([((ALICE, "m".into()), 1)]));
+    fn quotas_are_of_a_day_a_model_and_a_client() {
+        let (mut quotas, bob) = (Quotas::new(100, HashMap::from([((ALICE, "m".into()), 1)])), ClientId([2; 32]));
         assert_eq!(quotas.take(NOON, ALICE, "m", 1, 2).unwrap().day, 100);
         let reason = quotas.take(NOON, ALICE, "m", 1, 2).unwrap_err().to_string();
-        assert!(reason.contains("quota of 2"), "{reason}");
-        assert!(reason.contains("`m`"), "{reason}");
-        assert!(reason.contains("in 12 h 0 min"), "{reason}");
-        assert!(quotas.take(NOON, ALICE, "n", 1, 2).is_ok());
-        assert!(quotas.take(NOON, ClientId([2; 32]), "m", 1, 2).is_ok());
-        assert!(quotas.take(NOON, ALICE, "m", 1, 3).is_ok(), "a higher limit counts at once");
-        assert!(quotas.take(NOON, ALICE, "x", 1, 0).is_err());
+        for part in ["quota of 2", "`m`", "in 12 h 0 min"] {
+            assert!(reason.contains(part), "{part}: {reason}");
+        }
+        for (client, model, per_day, fits) in
+            [(ALICE, "n", 2, true), (bob, "m", 2, true), (ALICE, "m", 3, true), (ALICE, "x", 0, false)]
+        {
+            assert_eq!(quotas.take(NOON, client, model, 1, per_day).is_ok(), fits, "{model}, {per_day} a day");
+        }
         assert_eq!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).unwrap().day, 101);
     }
 
     #[test]
-    fn a_clock_that_is_set_back_resets_nothing() {
+    fn clock_set_back_resets_no_quota() {
         let mut quotas = Quotas::new(100, HashMap::new());
         assert!(quotas.take(NOON, ALICE, "m", 1, 1).is_ok());
         for step in [DAY_S, 99 * DAY_S, NOON, NOON + 5 * DAY_S] {
@@ -274,12 +264,12 @@ mod tests {
         let error = quotas.take(NOON - DAY_S, ALICE, "m", 1, 1).unwrap_err();
         assert!(error.to_string().contains("in 36 h 0 min"), "{error}");
         assert!(matches!(error, ServeError::OverLimit { again_s: 129_600, .. }), "{error:?}");
-        assert_eq!(quotas.take(NOON - DAY_S, ALICE, "n", 1, 1).unwrap().day, 100, "it counts for the latest day");
+        assert_eq!(quotas.take(NOON - DAY_S, ALICE, "n", 1, 1).unwrap().day, 100);
         assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).is_ok());
     }
 
     #[test]
-    fn a_clock_that_jumps_ends_no_day() {
+    fn clock_jump_ends_no_day() {
         let (start, minute) = (Instant::now(), Duration::from_secs(60));
         let mut clock = Clock { unix_s: NOON, updated_at: start, has_jumped: false };
         assert_eq!(clock.adjust(NOON + 61, start + minute), NOON + 61);
@@ -287,11 +277,11 @@ mod tests {
             assert_eq!(clock.adjust(NOON + jump, start + minute * 2), NOON + 121);
         }
         assert_eq!(clock.adjust(NOON + 200, start + minute * 3), NOON + 200);
-        assert_eq!(clock.adjust(NOON + 6 * DAY_S, start + minute * 4), NOON + 6 * DAY_S, "it was set");
+        assert_eq!(clock.adjust(NOON + 6 * DAY_S, start + minute * 4), NOON + 6 * DAY_S);
     }
 
     #[test]
-    fn what_was_not_used_comes_back_on_its_own_day_only() {
+    fn unused_charges_come_back_on_their_own_day_only() {
         let mut quotas = Quotas::new(100, HashMap::new());
         let first = quotas.take(NOON, ALICE, "m", 1, 1).unwrap();
         assert!(quotas.check_fits(NOON, ALICE, "m", 1, 1).is_err());
@@ -318,19 +308,19 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_given_back_is_there_again() {
+    fn returned_tokens_are_available_up_to_the_capacity() {
         let (start, rate) = (Instant::now(), NonZeroU32::new(1).unwrap());
         let mut bucket = Bucket::full(start, rate);
         assert!(bucket.take(start, rate, 1).is_ok());
         assert!(bucket.take(start, rate, 1).is_err());
         bucket.give_back(1);
         bucket.give_back(1);
-        assert!(bucket.take(start, rate, 1).is_ok(), "no more than it holds");
-        assert!(bucket.take(start, rate, 1).is_err(), "no more than it holds");
+        assert!(bucket.take(start, rate, 1).is_ok());
+        assert!(bucket.take(start, rate, 1).is_err());
     }
 
     #[test]
-    fn a_bucket_holds_a_minute_and_fills_at_its_rate() {
+    fn bucket_holds_a_minute_and_fills_at_its_rate() {
         let (start, rate) = (Instant::now(), NonZeroU32::new(30).unwrap());
         let mut bucket = Bucket::full(start, rate);
         assert!((0..30).all(|_| bucket.take(start, rate, 1).is_ok()));

@@ -40,7 +40,6 @@ impl Job<'_> {
         Ok(Reply::Halves(page.iter().take(MAX_IDS).map(|entry| self.half(entry)).collect()))
     }
 
-    /// Describes a material to its client.
     fn half(&self, entry: &Entry) -> Half {
         Half {
             id: entry.id,

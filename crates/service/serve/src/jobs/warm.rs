@@ -115,7 +115,7 @@ fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<
     let learned = phases.into_iter().zip(took).filter_map(|((phase, cost), took)| {
         Some(Learned {
             plan: offered.plan,
-            device: estimates::class_name(estimates::HERE),
+            device: estimates::class_name(estimates::LOCAL_DEVICE),
             phase: estimates::phase_name(phase),
             threads: threads as u32,
             seconds: took?.as_secs_f64(),
@@ -125,7 +125,6 @@ fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<
     Ok(learned.collect())
 }
 
-/// Starts a pool of threads.
 fn thread_pool(threads: usize) -> Result<ThreadPool, String> {
     ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| e.to_string())
 }

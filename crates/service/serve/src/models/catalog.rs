@@ -3,8 +3,7 @@ use crate::ServeError;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tacit_backends::seam::MAX_PUBLIC_BYTES;
-use tacit_backends::seam::batch_digest;
+use tacit_backends::seam::{MAX_PUBLIC_BYTES, batch_digest};
 use tacit_backends::{Backend, ServerModel, Trust};
 use tacit_client::wire::{Device, ModelAndBackend, ModelInfo, Offer, public_digest};
 use tacit_graph::OutputMode;
@@ -64,7 +63,6 @@ impl Offered {
         self.of_one.as_ref().unwrap_or(self)
     }
 
-    /// Inputs in the batch.
     pub(crate) fn batch(&self) -> u32 {
         self.model.batch() as u32
     }
@@ -185,7 +183,6 @@ impl Catalog {
         self.warm_up.insert(backend.id(), Arc::clone(backend));
     }
 
-    /// The back end, if its models are to be warmed up.
     pub(crate) fn warms_up(&self, id: &str) -> Option<Arc<dyn Backend>> {
         self.warm_up.get(id).cloned()
     }
@@ -209,11 +206,6 @@ impl Catalog {
         self.models.get(name).is_some_and(|offers| offers.iter().all(|offered| offered.reveals_class_alone()))
     }
 
-    /// Every model with each of its back ends.
-    pub(crate) fn offers(&self) -> impl Iterator<Item = (&str, &Offered)> {
-        self.models.iter().flat_map(|(name, offers)| offers.iter().map(move |offered| (name.as_str(), &**offered)))
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.models.is_empty()
     }
@@ -234,16 +226,14 @@ impl Catalog {
             let name = offered.label();
             match previous.find(offered) {
                 None => changes.added.push(name),
-                old @ Some(_) => match old.filter(|o| offered.identity() == o.identity()) {
-                    Some(old) => {
-                        *offered = Arc::clone(old);
-                        changes.kept.push(name);
-                    }
-                    None => changes.replaced.push(name),
-                },
+                Some(old) if offered.identity() == old.identity() => {
+                    *offered = Arc::clone(old);
+                    changes.kept.push(name);
+                }
+                Some(_) => changes.replaced.push(name),
             }
         }
-        for old in previous.models.values().flatten().filter(|old| !self.is_offered(old)) {
+        for old in previous.offered_models().filter(|old| !self.is_offered(old)) {
             if self.find(old).is_none() {
                 changes.withdrawn.push(old.label());
             }
@@ -259,21 +249,20 @@ impl Catalog {
 
     /// Plans, for one input, of the models on offer.
     pub(crate) fn plans(&self) -> BTreeSet<[u8; 32]> {
-        self.models.values().flatten().map(|o| o.plan).collect()
+        self.offered_models().map(|o| o.plan).collect()
     }
 
     /// The model and the back end that have a plan; `None` if not on offer.
     pub(crate) fn of_plan(&self, plan: &[u8; 32]) -> Option<ModelAndBackend> {
-        let offered = self.models.values().flatten().find(|o| o.plan == *plan)?;
+        let offered = self.offered_models().find(|o| o.plan == *plan)?;
         Some(ModelAndBackend { model: offered.name.clone(), backend: offered.backend.to_owned() })
     }
 
     /// Whether a model on offer could use material with this binding.
     pub(crate) fn has(&self, binding: &Binding) -> bool {
-        self.models.values().flatten().any(|o| o.public == binding.model && o.sizes.contains(&binding.plan))
+        self.offered_models().any(|o| o.public == binding.model && o.sizes.contains(&binding.plan))
     }
 
-    /// Returns a model that the client may use.
     pub(crate) fn get(
         &self,
         name: &str,
@@ -293,7 +282,6 @@ impl Catalog {
     }
 }
 
-/// Describes why a model is not offered.
 fn refused(name: &str, text: &str) -> ServeError {
     ServeError::Usage(format!("model `{name}`: {text}"))
 }

@@ -13,18 +13,14 @@ use std::time::Duration;
 use tacit_client::measure::Figures;
 use tacit_store::Counts;
 
-/// A phase of a model with a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct PhaseLabels {
     /// `setup`, `offline` or `online`.
     pub(crate) phase: &'static str,
-    /// Model.
     pub(crate) model: String,
-    /// Back end.
     pub(crate) backend: String,
 }
 
-/// A model with a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ModelLabels {
     model: String,
@@ -43,22 +39,22 @@ struct PoolDrawLabels {
 const FOUND: &str = "found";
 const EMPTY: &str = "empty";
 
-/// A single label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NameLabel {
     name: &'static str,
 }
 
 type Real = Gauge<f64, AtomicU64>;
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// All figures. Counters and histograms are updated by events, gauges when the text is asked for.
 pub(crate) struct Metrics {
     registry: Registry,
     served: Family<ModelLabels, Counter>,
-    delay: Family<ModelLabels, Histogram, fn() -> Histogram>,
-    waiting: Family<ModelLabels, Histogram, fn() -> Histogram>,
-    phase_time: Family<PhaseLabels, Histogram, fn() -> Histogram>,
-    profile_error: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    delay: Histograms<ModelLabels>,
+    waiting: Histograms<ModelLabels>,
+    phase_time: Histograms<PhaseLabels>,
+    profile_error: Histograms<PhaseLabels>,
     dispatch: Histogram,
     failed: Family<PhaseLabels, Counter>,
     refused: Family<NameLabel, Counter>,
@@ -94,10 +90,10 @@ impl Metrics {
         let mut new = Self {
             registry: Registry::with_prefix("tacit"),
             served: Family::default(),
-            delay: Family::new_with_constructor(times as fn() -> Histogram),
-            waiting: Family::new_with_constructor(times as fn() -> Histogram),
-            phase_time: Family::new_with_constructor(times as fn() -> Histogram),
-            profile_error: Family::new_with_constructor(ratios as fn() -> Histogram),
+            delay: Histograms::new_with_constructor(times),
+            waiting: Histograms::new_with_constructor(times),
+            phase_time: Histograms::new_with_constructor(times),
+            profile_error: Histograms::new_with_constructor(ratios),
             // From ten microseconds to a second.
             dispatch: Histogram::new(exponential_buckets(0.000_01, 2.0, 18)),
             failed: Family::default(),
@@ -122,7 +118,6 @@ impl Metrics {
         new
     }
 
-    /// Registers all metrics under their names, with help texts.
     fn register_all(&mut self) {
         let registry = &mut self.registry;
         registry.register("server", "Version of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
@@ -177,7 +172,6 @@ impl Metrics {
         registry.register_with_unit("stored", "Disk used by ready material", b, self.stored.clone());
     }
 
-    /// Records a phase that has ended.
     pub(crate) fn record_phase(&self, labels: &PhaseLabels, figures: &Figures) {
         self.phase_time.get_or_create(labels).observe(figures.wall_s);
         self.sent.get_or_create(labels).inc_by(figures.sent_bytes);
@@ -194,7 +188,6 @@ impl Metrics {
         self.profile_error.get_or_create(labels).observe((took_s - expected_s).abs() / took_s);
     }
 
-    /// Records an answered input.
     pub(crate) fn record_answer(&self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
         let labels = ModelLabels { model: model.to_owned(), backend: backend.to_owned() };
         self.served.get_or_create(&labels).inc();
@@ -202,20 +195,16 @@ impl Metrics {
         self.waiting.get_or_create(&labels).observe(waiting_s);
     }
 
-    /// Records an offline phase that looked for material in a pool.
     pub(crate) fn record_draw(&self, model: &str, backend: &str, found: bool) {
         let name = if found { FOUND } else { EMPTY };
-        self.pool_draws
-            .get_or_create(&PoolDrawLabels { model: model.to_owned(), backend: backend.to_owned(), name })
-            .inc();
+        let labels = PoolDrawLabels { model: model.to_owned(), backend: backend.to_owned(), name };
+        self.pool_draws.get_or_create(&labels).inc();
     }
 
-    /// Counts a job that broke off.
     pub(crate) fn count_failure(&self, labels: &PhaseLabels) {
         self.failed.get_or_create(labels).inc();
     }
 
-    /// Counts a refused connection or request.
     pub(crate) fn count_refusal(&self, kind: &'static str) {
         self.refused.get_or_create(&NameLabel { name: kind }).inc();
     }
@@ -269,12 +258,10 @@ impl Metrics {
     }
 }
 
-/// Sets the gauge of a name.
 fn set(family: &Family<NameLabel, Gauge>, name: &'static str, value: u64) {
     family.get_or_create(&NameLabel { name }).set(to_gauge(value));
 }
 
-/// Converts a value to a gauge's signed integer.
 fn to_gauge(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

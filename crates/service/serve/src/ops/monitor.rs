@@ -14,7 +14,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The load of the last second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// Cores of the machine.
     pub(crate) cores: f64,
     /// Busy cores, including those of this process.
     pub(crate) busy: f64,
@@ -146,25 +145,26 @@ mod tests {
         ProcessLimits { available_bytes: Some(available), ..ProcessLimits::default() }
     }
 
-    fn cores(busy: f64, own_cores: f64, running: u32) -> u32 {
-        LIMITS.cores(&Load { cores: 8.0, busy, own_cores, ..Load::default() }, running)
+    #[test]
+    fn jobs_get_cores_that_others_leave_and_that_waiting_jobs_do_not_use() {
+        for (busy, own_cores, running, expected, case) in [
+            (0.0, 0.0, 0, 4, "the limit"),
+            (4.0, 4.0, 4, 4, "own work"),
+            (7.0, 0.0, 0, 1, "others have seven of eight"),
+            (9.0, 0.0, 0, 1, "a job can always start"),
+            (0.2, 0.2, 4, 8, "four jobs that wait for their links"),
+            (2.2, 2.2, 4, 6, "four jobs of which two wait"),
+        ] {
+            let load = Load { cores: 8.0, busy, own_cores, ..Load::default() };
+            assert_eq!(LIMITS.cores(&load, running), expected, "{case}");
+        }
     }
 
     #[test]
-    fn jobs_get_what_others_leave_and_what_jobs_that_wait_do_not_use() {
-        assert_eq!(cores(0.0, 0.0, 0), 4, "the limit");
-        assert_eq!(cores(4.0, 4.0, 4), 4, "its own work takes nothing away");
-        assert_eq!(cores(7.0, 0.0, 0), 1, "others have seven of eight");
-        assert_eq!(cores(9.0, 0.0, 0), 1, "a job can always start");
-        assert_eq!(cores(0.2, 0.2, 4), 8, "four jobs that wait for their links");
-        assert_eq!(cores(2.2, 2.2, 4), 6);
-    }
-
-    #[test]
-    fn too_much_memory_is_a_pause() {
+    fn no_job_starts_beyond_the_resident_limit() {
         let load = Load { cores: 8.0, resident: (1 << 30) + 1, ..Load::default() };
         assert_eq!(LIMITS.cores(&load, 0), 0);
-        assert!(resident() > 1 << 20, "a test takes more than a megabyte");
+        assert!(resident() > 1 << 20);
     }
 
     #[test]
@@ -174,19 +174,23 @@ mod tests {
             let load = Load { jobs: 1 << 30, process, ..Load::default() };
             LIMITS.memory(&load, used << 20, largest << 20) >> 20
         };
-        assert_eq!(memory(20_000, 0, 100), 8192, "the limit");
-        assert_eq!(memory(3000, 0, 100), 3000, "what is left");
-        assert_eq!(memory(3000, 500, 100), 3500, "what jobs have is theirs");
-        assert_eq!(memory(3000, 5000, 100), 4024, "but no more than they hold");
-        assert_eq!(memory(10, 0, 900), 900, "the largest job can run alone");
-        assert_eq!(memory(10, 0, 9000), 8192, "if it may run at all");
-        assert_eq!(LIMITS.memory(&Load::default(), 0, 0), 8 << 30, "where nothing is known");
+        for (available, used, largest, expected, case) in [
+            (20_000, 0, 100, 8192, "the limit"),
+            (3000, 0, 100, 3000, "what is left"),
+            (3000, 500, 100, 3500, "what jobs have is theirs"),
+            (3000, 5000, 100, 4024, "but no more than they hold"),
+            (10, 0, 900, 900, "the largest job can run alone"),
+            (10, 0, 9000, 8192, "if it may run at all"),
+        ] {
+            assert_eq!(memory(available, used, largest), expected, "{case}");
+        }
+        assert_eq!(LIMITS.memory(&Load::default(), 0, 0), 8 << 30);
         let scarce = Load { cores: 8.0, process: with_available(SPARE - 1), ..Load::default() };
-        assert_eq!(LIMITS.cores(&scarce, 0), 0, "and waits while there is next to none");
+        assert_eq!(LIMITS.cores(&scarce, 0), 0);
     }
 
     #[test]
-    fn a_small_container_runs_one_job_where_two_would_be_killed() {
+    fn small_container_runs_one_job_where_two_would_be_killed() {
         let limits_of = |max: u64, available: u64| ProcessLimits {
             memory_bytes: Some(max << 20),
             available_bytes: Some(available << 20),
@@ -199,18 +203,18 @@ mod tests {
             let load = Load { jobs: jobs << 20, process: limits_of(170, available), ..Load::default() };
             limits.memory(&load, used << 20, 60 << 20) >> 20
         };
-        assert!((60..120).contains(&memory(115, 0, 0)), "the first");
-        assert!(memory(115, 60, 0) < 120, "which has only begun");
-        assert!(memory(60, 60, 55) < 120, "and while it runs");
+        assert!((60..120).contains(&memory(115, 0, 0)));
+        assert!(memory(115, 60, 0) < 120, "the job has only begun");
+        assert!(memory(60, 60, 55) < 120, "the job runs");
         assert_eq!(limit_memory(10 << 20, &limits_of(170, 115), 55 << 20), 10 << 20, "less was asked for");
-        assert_eq!(limit_memory(10 << 20, &ProcessLimits::default(), 0), 10 << 20, "nothing is known");
-        assert_eq!(limit_memory(u64::MAX, &limits_of(20, 5), 55 << 20), 0, "next to nothing is allowed");
+        assert_eq!(limit_memory(10 << 20, &ProcessLimits::default(), 0), 10 << 20, "no limit is known");
+        assert_eq!(limit_memory(u64::MAX, &limits_of(20, 5), 55 << 20), 0);
         let load = Load { cores: 64.0, process: limits_of(170, 115), ..Load::default() };
-        assert_eq!(LIMITS.cores(&load, 0), 2, "a quota of one and a half, rounded");
+        assert_eq!(LIMITS.cores(&load, 0), 2);
     }
 
     #[test]
-    fn memory_that_another_process_takes_is_seen() {
+    fn watch_sees_memory_that_another_process_takes() {
         let (sender, loads) = mpsc::channel();
         let (_server, stop) = watch::channel(false);
         thread::spawn(move || {
@@ -229,20 +233,17 @@ mod tests {
         // `tail` keeps the last bytes until its input ends.
         let mut input = child.stdin.take().unwrap();
         io::copy(&mut io::repeat(0).take(amount), &mut input).unwrap();
-        assert!(becomes(&|bytes| bytes < initial - amount / 2), "{initial} bytes before, and {amount} were taken");
+        assert!(becomes(&|bytes| bytes < initial - amount / 2), "{initial} bytes before, {amount} were taken");
         let during = available();
         let load = Load { process: with_available(during), ..Load::default() };
-        assert!(Limits { memory: u64::MAX, ..LIMITS }.memory(&load, 0, 0) < initial - amount / 2, "jobs may take less");
+        assert!(Limits { memory: u64::MAX, ..LIMITS }.memory(&load, 0, 0) < initial - amount / 2);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(
-            becomes(&|bytes| bytes > during + amount / 2),
-            "{during} bytes meanwhile, and {amount} were given back"
-        );
+        assert!(becomes(&|bytes| bytes > during + amount / 2), "{during} bytes meanwhile, {amount} were given back");
     }
 
     #[test]
-    fn the_widest_job_can_start() {
+    fn widest_job_can_start() {
         let load = Load { cores: 8.0, busy: 8.0, ..Load::default() };
         assert_eq!(Limits { widest: 3, ..LIMITS }.cores(&load, 0), 3);
     }

@@ -2,7 +2,6 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A server's status.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Status {
     pub(crate) connections: usize,

@@ -26,7 +26,7 @@ const LOOKS: Duration = Duration::from_secs(3600);
 pub(crate) fn read_rules(access: Option<&Path>, catalog: &Catalog) -> Result<Rules, ServeError> {
     let Some(path) = access else { return Ok(Rules::default()) };
     let rules = Rules::read(path)?;
-    let offered: Vec<&str> = catalog.offers().map(|(name, _)| name).collect();
+    let offered: Vec<&str> = catalog.offered_models().map(|offered| &*offered.name).collect();
     for name in rules.models().into_iter().filter(|name| !offered.contains(name)) {
         tracing::warn!("access file {}: there is no model `{name}`", path.display());
     }

@@ -35,7 +35,6 @@ impl Ends {
     }
 }
 
-/// Catches one kind of signal.
 fn catch_signal(kind: SignalKind) -> Result<Signal, ServeError> {
     signal(kind).map_err(ServeError::system("catching signals"))
 }

@@ -13,7 +13,6 @@ pub struct Snapshot {
     pub uptime_s: f64,
     /// Whether the server takes no more requests.
     pub stopping: bool,
-    /// Name of the policy.
     pub policy: String,
     /// What all jobs together may have.
     pub capacity: Amounts,
@@ -25,7 +24,6 @@ pub struct Snapshot {
     pub jobs: Vec<JobRow>,
     /// Connected clients, and others that are still remembered.
     pub clients: Vec<ClientRow>,
-    /// Models on offer.
     pub models: Vec<ModelRow>,
     /// Material that a dealer made ahead of time, for no client yet.
     pub pools: Vec<PoolRow>,
@@ -51,7 +49,6 @@ pub struct Snapshot {
     pub certificates: Vec<CertificateRow>,
 }
 
-/// A certificate that the server uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CertificateRow {
     /// `server`: the server's own; `ca`: that of the CA that signs clients.
@@ -109,18 +106,14 @@ impl From<Counts> for Queues {
     }
 }
 
-/// A job.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobRow {
     /// Number since the start.
     pub id: u64,
     /// `setup`, `offline` or `online`.
     pub phase: &'static str,
-    /// Model.
     pub model: String,
-    /// Back end.
     pub backend: String,
-    /// The client.
     #[serde(serialize_with = "as_text")]
     pub client: ClientId,
     /// The client's name in its certificate or in the access rules; empty if it has none.
@@ -128,7 +121,6 @@ pub struct JobRow {
     /// The client's name for the input, as in the client's log; `None` for stock and setups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
-    /// Threads.
     pub threads: usize,
     /// The most bytes that its threads held, once it has ended; 0 if unknown.
     pub memory: u64,
@@ -141,7 +133,6 @@ pub struct JobRow {
     /// Expected duration at the start; `None` for setups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_s: Option<f64>,
-    /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_s: Option<f64>,
     /// How it ended: `done`, `refused` or `failed`.
@@ -202,7 +193,6 @@ impl ClientRow {
 /// The activity of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ModelRow {
-    /// Name.
     pub name: String,
     /// Back ends that it is offered with.
     pub backends: Vec<String>,
@@ -219,9 +209,7 @@ pub struct ModelRow {
 /// A pool: material of a model that a dealer made ahead of time, for no client yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolRow {
-    /// Model.
     pub model: String,
-    /// Back end.
     pub backend: &'static str,
     /// Inputs that each material is for.
     pub inputs: u32,
@@ -236,15 +224,12 @@ pub struct PoolRow {
 /// How well the scheduler estimated a model's phase, over its last jobs (64 at most).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileRow {
-    /// Model.
     pub model: String,
-    /// Back end.
     pub backend: &'static str,
     /// `offline` or `online`.
     pub phase: &'static str,
     /// Class of the client's device and link.
     pub device: String,
-    /// Number of jobs.
     pub jobs: usize,
     /// Mean expected duration, in seconds.
     pub expected_s: f64,

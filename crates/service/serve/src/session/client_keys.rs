@@ -8,7 +8,6 @@ use tacit_backends::seam::{NoRoom, UploadName, Uploads};
 use tacit_ids::ClientId;
 use tacit_store::{Store, StoreError};
 
-/// The uploads of one client.
 pub(crate) struct ClientKeyStore {
     store: Arc<Store>,
     client: ClientId,

@@ -18,7 +18,6 @@ impl seam::Spools for Spools {
     }
 }
 
-/// Makes the error of a file that failed.
 fn spool_error(what: String) -> BackendError {
     BackendError::Spool { what }
 }

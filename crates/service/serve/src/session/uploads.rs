@@ -27,7 +27,6 @@ impl Job<'_> {
         Ok(Reply::Uploads(listed.collect()))
     }
 
-    /// Deletes the client's uploads of this name.
     pub(crate) fn delete_upload(&self, name: &UploadName) -> Result<Reply, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Deleted { uploads: 0 }) };
         let mut stored = store.uploads()?;

@@ -26,7 +26,6 @@ use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::{Channel, Hello, Phase, handshake};
 use tacit_store::{Binding, Claimed, IN_MEMORY, Origin, Reserved, StoreError};
 
-/// One client's connection.
 pub(crate) struct Connection {
     client: ClientId,
     /// The helper that asks in the client's place.
@@ -41,7 +40,6 @@ pub(crate) struct Connection {
     pub(crate) measured: Option<Measured>,
 }
 
-/// The model that the client has open.
 pub(crate) struct Opened {
     offered: Arc<Offered>,
     side: Box<dyn ServerSide>,
@@ -66,7 +64,6 @@ impl Connection {
         Closer::new(stream, self.stop.clone())
     }
 
-    /// The open model, as offered.
     pub(crate) fn offered(&self) -> Option<&Arc<Offered>> {
         self.open.as_ref().map(|open| &open.offered)
     }
@@ -216,7 +213,6 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Carries out a granted request.
     fn answer(&mut self, grant: Grant) -> Result<Outcome, ServeError> {
         let Grant { request, turn, material, pooled, charge, destroyed, notice_ignored } = grant;
         let reply = match request {
@@ -254,7 +250,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Lists the models that the client may use.
     fn models(&self) -> Reply {
         let mut models = self.shared.catalog().list();
         models.retain(|model| self.shared.allows(self.client(), &model.name));

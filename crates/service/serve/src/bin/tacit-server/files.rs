@@ -30,7 +30,6 @@ pub(crate) struct Files {
     /// Whether models are warmed up.
     pub(crate) warm_up: bool,
     pub(crate) seal: Option<SealKey>,
-    /// Folder of keys.
     pub(crate) keys: PathBuf,
     /// The models of the last read, with the stamps of their files.
     pub(crate) loaded: BTreeMap<PathBuf, (Stamp, Vec<Arc<dyn ServerModel>>)>,

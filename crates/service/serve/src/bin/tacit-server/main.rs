@@ -196,43 +196,47 @@ fn backend_help() -> String {
 
 impl Args {
     fn config(&self) -> anyhow::Result<ServerConfig> {
-        let mut config = ServerConfig::new(self.listen, keys::load_server(&self.keys)?);
-        config.store.clone_from(&self.material);
-        config.access.clone_from(&self.access);
-        config.audit_days = self.audit_days;
-        config.audit_bytes = self.audit_mib << 20;
-        config.traces.clone_from(&self.otlp);
-        config.seal.clone_from(&self.seal);
-        if let Some(dealer) = self.dealer.as_deref().zip(self.dealer_pin) {
-            config.resources = {
+        let defaults = ServerConfig::new(self.listen, keys::load_server(&self.keys)?);
+        let resources = match self.dealer.as_deref().zip(self.dealer_pin) {
+            Some(dealer) => {
                 let folder = self.dealer_keys.as_ref().unwrap_or(&self.keys);
                 tacit_client::resources(Some(dealer), &keys::load_client(folder, keys::ORDERS)?, None)?
-            };
-        }
-        config.pace = self.pace;
-        config.threads = self.threads;
-        config.policy = self.policy.clone();
-        config.cores = self.cores.unwrap_or(config.cores);
-        config.strict_cores = self.strict_cores;
-        config.dealings = self.dealings;
-        config.pool = self.pool << 20;
-        config.resident = self.resident.map_or(u64::MAX, |mib| mib << 20);
-        config.job_memory = self.job_memory.map_or(u64::MAX, |mib| mib << 20);
-        config.queued_per_client = self.queued;
-        config.notice_ttl = Duration::from_secs(self.notice_ttl);
-        config.max_connections = self.max_connections;
-        config.connections_per_client = self.connections_per_client.and_then(NonZero::new);
-        config.max_control = self.max_control as usize;
-        config.stall_timeout = Duration::from_secs(self.stall);
-        config.idle_timeout = Duration::from_secs(self.idle);
-        config.stored_per_client = self.quota;
-        config.uploads_per_client = self.key_quota << 20;
-        config.expire = Duration::from_secs(self.expire * 24 * 3600);
-        config.accept_clock = self.accept_clock;
-        config.max_batch = self.max_batch;
-        config.memory_per_client = self.memory as usize;
-        config.memory_wait = Duration::from_secs(self.memory_wait);
-        Ok(config)
+            }
+            None => defaults.resources.clone(),
+        };
+        Ok(ServerConfig {
+            store: self.material.clone(),
+            access: self.access.clone(),
+            audit_days: self.audit_days,
+            audit_bytes: self.audit_mib << 20,
+            traces: self.otlp.clone(),
+            seal: self.seal.clone(),
+            resources,
+            pace: self.pace,
+            threads: self.threads,
+            policy: self.policy.clone(),
+            cores: self.cores.unwrap_or(defaults.cores),
+            strict_cores: self.strict_cores,
+            dealings: self.dealings,
+            pool: self.pool << 20,
+            resident: self.resident.map_or(u64::MAX, |mib| mib << 20),
+            job_memory: self.job_memory.map_or(u64::MAX, |mib| mib << 20),
+            queued_per_client: self.queued,
+            notice_ttl: Duration::from_secs(self.notice_ttl),
+            max_connections: self.max_connections,
+            connections_per_client: self.connections_per_client.and_then(NonZero::new),
+            max_control: self.max_control as usize,
+            stall_timeout: Duration::from_secs(self.stall),
+            idle_timeout: Duration::from_secs(self.idle),
+            stored_per_client: self.quota,
+            uploads_per_client: self.key_quota << 20,
+            expire: Duration::from_secs(self.expire * 24 * 3600),
+            accept_clock: self.accept_clock,
+            max_batch: self.max_batch,
+            memory_per_client: self.memory as usize,
+            memory_wait: Duration::from_secs(self.memory_wait),
+            ..defaults
+        })
     }
 
     fn files(&self, registry: &Registry) -> anyhow::Result<Files> {

@@ -9,7 +9,7 @@ fn openapi_document() -> Value {
 }
 
 #[test]
-fn the_document_lists_exactly_the_paths() {
+fn openapi_lists_exactly_the_routes() {
     let paths: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();
     let document = openapi_document();
     assert_eq!(paths, document["paths"].as_object().unwrap().keys().map(String::as_str).collect());
@@ -24,16 +24,12 @@ fn check(document: &Value, schema: &Value, value: &Value, place: &str) {
     match schema["type"].as_str().unwrap() {
         "object" => {
             let (properties, fields) = (schema["properties"].as_object().unwrap(), value.as_object().unwrap());
-            let required: BTreeSet<&str> =
-                schema["required"].as_array().unwrap().iter().map(|k| k.as_str().unwrap()).collect();
-            assert!(required.iter().all(|key| fields.contains_key(*key)), "{place} lacks one of {required:?}");
+            let is_required = |key: &Value| fields.contains_key(key.as_str().unwrap());
+            let required = schema["required"].as_array().unwrap();
+            assert!(required.iter().all(is_required), "{place} lacks one of {required:?}");
             for (key, value) in fields {
-                check(
-                    document,
-                    properties.get(key).unwrap_or_else(|| panic!("{place}.{key}")),
-                    value,
-                    &format!("{place}.{key}"),
-                );
+                let place = format!("{place}.{key}");
+                check(document, properties.get(key).unwrap_or_else(|| panic!("{place}")), value, &place);
             }
         }
         "array" => value.as_array().unwrap().iter().for_each(|item| check(document, &schema["items"], item, place)),
@@ -50,7 +46,7 @@ fn check(document: &Value, schema: &Value, value: &Value, place: &str) {
 }
 
 #[test]
-fn the_document_describes_snapshots_as_they_are() {
+fn openapi_schema_matches_snapshots() {
     let client = ClientId::numbered(1);
     let job = |outcome: Option<&'static str>| JobRow {
         id: 1,

@@ -35,12 +35,9 @@ impl Driver {
         if self.stopping.is_some() {
             return Err(refused("the server is being stopped".into()));
         }
-        let (client, name) = (origin.client, announce.name);
-        let request = Request::Announce(announce);
-        self.gate.pass(client, &request, Some(&origin.offered))?;
-        let Request::Announce(announce) = request else { unreachable!("it was made so") };
-        self.queue.announce_alone(origin, &announce).map_err(refused)?;
-        let status = self.queue.status(client, name);
+        self.gate.pass(origin.client, &Request::Announce(announce.clone()), Some(&origin.offered))?;
+        self.queue.announce(None, origin, &announce).map_err(refused)?;
+        let status = self.queue.status(origin.client, announce.name);
         status.ok_or_else(|| refused("the input ended as soon as it was announced".into()))
     }
 }

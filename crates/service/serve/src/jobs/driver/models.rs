@@ -15,7 +15,6 @@ impl Driver {
         self.gate.catalog().offered_models().filter(|offered| self.queue.is_cold(offered)).cloned().collect()
     }
 
-    /// Takes the durations that a warm-up run has measured.
     pub(super) fn take_warm_up(&mut self, learned: Vec<Learned>) {
         for row in learned {
             self.queue.expect(row.clone());

@@ -13,7 +13,6 @@ use tacit_sched::JobId;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_blocking;
 
-/// The ready halves, and what further dealings need.
 pub(super) struct Pools {
     halves: HashMap<MaterialId, Pooled>,
     resources: ConnectionResources,
@@ -41,13 +40,11 @@ impl Pools {
 }
 
 impl Driver {
-    /// Opens pools for the models on offer.
     pub(super) fn open_pools(&mut self) {
         let catalog = self.gate.catalog();
         catalog.offered_models().for_each(|offered| self.queue.open_pool(offered));
     }
 
-    /// Has a material dealt for a pool.
     pub(super) fn deal(&mut self, job: JobId, offered: Arc<Offered>) {
         let Some(store) = self.store.clone().filter(|_| self.stopping.is_none()) else {
             self.queue.finish_dealing(job, None);
@@ -66,7 +63,6 @@ impl Driver {
         });
     }
 
-    /// Takes the result of a dealing.
     pub(super) fn take_pooled(&mut self, job: JobId, result: Option<(Pooled, Duration)>) {
         let dealt = result.and_then(|(half, took)| Some((MaterialId::random().ok()?, half, took)));
         match dealt {

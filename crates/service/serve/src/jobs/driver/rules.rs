@@ -13,7 +13,6 @@ use tacit_admission::Full;
 use tacit_ids::ClientId;
 use tokio::task::spawn_blocking;
 
-/// The refusal of a client for which there is no connection slot.
 fn no_room(full: Full) -> &'static str {
     match full {
         Full::Pool => "all places are taken; try again later",
@@ -71,14 +70,12 @@ impl Driver {
         self.destroy_revoked(None);
     }
 
-    /// Called when the last connection of a helper has ended.
     pub(super) fn on_helper_gone(&self, helper: ClientId) {
         if self.gate.is_revoked(helper) {
             self.destroy_revoked(Some(helper));
         }
     }
 
-    /// Called when the last connection of a client has ended.
     pub(super) fn on_client_gone(&mut self, client: ClientId) {
         self.memory.forget(client);
         if self.gate.is_revoked(client) {

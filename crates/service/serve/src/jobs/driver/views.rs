@@ -5,13 +5,11 @@ use crate::ops::snapshot::Snapshot;
 use crate::shared::{CONTROL, OPERATORS};
 
 impl Driver {
-    /// Publishes the status for other threads.
     pub(super) fn publish(&self, ended: bool) {
         let connections = self.connection_count();
         self.published.set(Status { connections, served: self.served, ended });
     }
 
-    /// Number of all connections.
     pub(super) fn connection_count(&self) -> usize {
         let counts = self.admission.counts();
         counts.handshakes + counts.pools.iter().sum::<usize>()

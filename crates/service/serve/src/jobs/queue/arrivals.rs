@@ -111,32 +111,18 @@ impl Queue {
         }
     }
 
-    /// When a notice's request is expected, and how long the notice is kept after that. Each is at
-    /// most the server's `notice_ttl`.
-    fn times(&self, announce: &Announce) -> [Option<Span>; 2] {
-        let times = [announce.expected_ms, announce.ttl_ms];
-        times.map(|ms| ms.map(|ms| Span::from_millis(ms).min(self.notice_ttl)))
-    }
-
-    /// Takes a notice.
+    /// Takes a notice. Without a connection, it lasts for its time to live or until it is cancelled.
     pub(crate) fn announce(
         &mut self,
-        connection: ConnectionId,
+        connection: Option<ConnectionId>,
         origin: &InputOrigin,
         announce: &Announce,
     ) -> Result<(), Refused> {
         self.check_name_free(origin.client, announce.name)?;
-        let [expected, ttl] = self.times(announce);
-        self.notice(Some(connection), origin, Some(announce.name), expected, ttl, false).map(drop)
-    }
-
-    /// Takes a notice that has no connection. It lasts for its time to live or until it is
-    /// cancelled.
-    pub(crate) fn announce_alone(&mut self, origin: &InputOrigin, announce: &Announce) -> Result<(), Refused> {
-        self.check_name_free(origin.client, announce.name)?;
-        let [expected, ttl] = self.times(announce);
-        let owner = self.notice(None, origin, Some(announce.name), expected, ttl, false)?;
-        if let Some(live) = self.live.get_mut(&owner) {
+        let limited = |ms: Option<u64>| ms.map(|ms| Span::from_millis(ms).min(self.notice_ttl));
+        let (expected, ttl) = (limited(announce.expected_ms), limited(announce.ttl_ms));
+        let owner = self.notice(connection, origin, Some(announce.name), expected, ttl, false)?;
+        if let Some(live) = self.live.get_mut(&owner).filter(|_| connection.is_none()) {
             live.outlives_connections = true;
         }
         Ok(())
@@ -158,7 +144,6 @@ impl Queue {
         Some(InputStatus { state, inputs, may_start: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
     }
 
-    /// Adds a notice, for which material may be made, to the scheduler.
     pub(super) fn notice(
         &mut self,
         connection: Option<ConnectionId>,

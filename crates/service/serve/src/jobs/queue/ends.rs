@@ -30,7 +30,6 @@ impl Queue {
         }
     }
 
-    /// Forgets an input, its names and its connections.
     pub(super) fn close(&mut self, owner: Owner) -> Option<PendingInput> {
         self.offers.forget(owner);
         let live = self.live.remove(&owner)?;

@@ -8,7 +8,6 @@ use tacit_client::wire::Device;
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::{JobId, JobPhase, Span};
 
-/// The client, model and device of an input.
 #[derive(Clone)]
 pub(crate) struct InputOrigin {
     pub(crate) client: ClientId,
@@ -16,12 +15,10 @@ pub(crate) struct InputOrigin {
     pub(crate) device: Device,
 }
 
-/// The state of an input.
 #[derive(Clone, Copy)]
 pub(crate) struct InputStatus {
     /// `announced`, `offline` (its material is being made), `ready` (it is made), or `online`.
     pub(crate) state: &'static str,
-    /// Number of inputs in its batch.
     pub(crate) inputs: u32,
     /// Whether its next phase would start at once if a connection asked for it.
     pub(crate) may_start: bool,
@@ -35,9 +32,7 @@ pub(crate) enum JobEnd {
     Failed,
 }
 
-/// Work for the driver.
 pub(crate) enum Effect {
-    /// Start the connection's job.
     Start {
         connection: ConnectionId,
         phase: JobPhase,
@@ -47,27 +42,42 @@ pub(crate) enum Effect {
         /// A half from a pool, for an offline phase.
         from_pool: Option<MaterialId>,
     },
-    /// Have a material dealt for a pool.
-    Deal { job: JobId, offered: Arc<Offered> },
+    Deal {
+        job: JobId,
+        offered: Arc<Offered>,
+    },
     /// Drop this half of a pool: it will not be used.
-    Drop { material: MaterialId },
+    Drop {
+        material: MaterialId,
+    },
     /// Record that an offline phase looked for a half in a pool.
-    Drawn { offer: OfferName, found: bool },
-    /// Refuse the connection's request.
-    Refuse { connection: ConnectionId, reason: String },
+    Drawn {
+        offer: OfferName,
+        found: bool,
+    },
+    Refuse {
+        connection: ConnectionId,
+        reason: String,
+    },
     /// End the connection, and its job with it.
-    Cut { connection: ConnectionId },
+    Cut {
+        connection: ConnectionId,
+    },
     /// Burn this material, if it belongs to this client: it will not be used.
-    Burn { material: MaterialId, client: ClientId },
-    /// Store the new estimate of a phase.
+    Burn {
+        material: MaterialId,
+        client: ClientId,
+    },
     Learned(Learned),
-    /// Record a duration beside the expected one.
-    Compared { offer: OfferName, phase: JobPhase, expected: Span, took: Span },
-    /// Record that an input or a batch was answered.
+    Compared {
+        offer: OfferName,
+        phase: JobPhase,
+        expected: Span,
+        took: Span,
+    },
     Answered {
         client: ClientId,
         offer: OfferName,
-        /// Number of inputs in the batch.
         inputs: u32,
         /// From its arrival to its end.
         delay: Span,
@@ -82,10 +92,8 @@ pub(crate) struct OfferName {
     pub(crate) backend: &'static str,
 }
 
-/// The queue's information on a job that starts.
 #[derive(Clone, Copy)]
 pub(crate) struct Planned {
-    /// Expected duration.
     pub(crate) expected: Span,
     /// When its input was announced or asked for, whichever was first.
     pub(crate) known_since: Instant,

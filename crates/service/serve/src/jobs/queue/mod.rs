@@ -40,7 +40,6 @@ struct PendingInput {
     connections: BTreeSet<ConnectionId>,
     /// The connection that stands ready for its next phase.
     ready_connection: Option<ConnectionId>,
-    /// Its running job.
     job: Option<JobId>,
     /// Its client, while it is between the offline and the online phase.
     expected_client: Option<handover::ExpectedClient>,
@@ -64,35 +63,29 @@ struct Station {
     job: Option<JobId>,
 }
 
-/// A running job.
 struct Job {
     owner: Owner,
     connection: ConnectionId,
     client: ClientId,
     memory: u64,
-    /// Material that it uses.
     used: Option<MaterialId>,
     model: ModelId,
     phase: JobPhase,
     threads: u32,
-    /// Expected duration.
     expected: Span,
 }
 
 pub(crate) struct Queue {
     scheduler: Scheduler<PolicySpec>,
-    /// Name of the policy.
     policy: String,
     epoch: Instant,
     /// The scheduler's models, by digest of the plan and class of device.
     models: BTreeMap<([u8; 32], Device), ModelId>,
     /// Kinds by the scheduler's model id, including withdrawn models.
     kinds: Vec<Kind>,
-    /// Threads of a job.
     threads: u32,
     /// Memory that jobs may take together, if other processes leave it.
     job_memory: u64,
-    /// Durations that earlier runs have learned.
     learned: LearnedDurations,
     last: u64,
     names: HashMap<(ClientId, InputId), Owner>,
@@ -103,7 +96,6 @@ pub(crate) struct Queue {
     handover_timeout: Duration,
     /// Inputs whose turn came before their client, with the time when they lose it.
     handover_deadlines: BTreeSet<(Instant, Owner)>,
-    /// Material that the scheduler knows.
     materials: HashMap<MaterialId, Owned>,
     effects: Vec<Effect>,
     /// Rates at which clients get answers.
@@ -144,7 +136,6 @@ impl Kind {
     }
 }
 
-/// The reason of a refusal, for the client.
 type Refused = String;
 
 impl Queue {
@@ -239,7 +230,6 @@ impl Queue {
         connection.into_iter().for_each(|connection| self.attach_connection(owner, connection));
     }
 
-    /// Notes that a connection serves an input.
     fn attach_connection(&mut self, owner: Owner, connection: ConnectionId) {
         if let Some(live) = self.live.get_mut(&owner) {
             live.connections.insert(connection);
@@ -261,7 +251,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends an input that is no longer wanted.
     fn end(&mut self, owner: Owner) {
         self.handle_or_ignore(match owner {
             Owner::Request(request) => Event::Cancel { request },
@@ -350,17 +339,14 @@ impl Queue {
         }
     }
 
-    /// Clients that have inputs or material in the queue.
     pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
         self.live.values().map(|live| live.client).chain(self.materials.values().map(|owned| owned.client)).collect()
     }
 
-    /// Ends all inputs and material of a revoked client.
     pub(crate) fn revoke_client(&mut self, client: ClientId) {
         self.handle_or_ignore(Event::ClientRevoked { client });
     }
 
-    /// Removes a connection that has ended.
     pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
         self.finish_job(connection, JobEnd::Failed);
         for owner in self.stations.remove(&connection).unwrap_or_default().owners {

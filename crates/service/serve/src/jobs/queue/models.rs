@@ -39,7 +39,7 @@ impl Queue {
 
     /// Whether the duration of a phase is known, for a client on a machine like this one.
     fn knows(&self, offered: &Offered, phase: &str) -> bool {
-        let device = estimates::class_name(estimates::HERE);
+        let device = estimates::class_name(estimates::LOCAL_DEVICE);
         self.learned.get(offered.plan, &device, phase, self.threads).is_some()
     }
 
@@ -61,7 +61,6 @@ impl Queue {
         self.close_pools(plans);
     }
 
-    /// Whether a model of the scheduler's is on offer.
     pub(super) fn is_served(&self, model: ModelId) -> bool {
         let kind = &self.kinds[model.0 as usize];
         self.models.get(&(kind.plan, kind.device)) == Some(&model)

@@ -22,17 +22,14 @@ impl Queue {
         }
     }
 
-    /// The input or notice that a client calls by this name.
     fn owner(&self, client: ClientId, name: InputId) -> Option<&Owner> {
         self.names.get(&(client, name))
     }
 
-    /// Whether an input has cost its client's rate a token.
     fn has_paid(&self, owner: &Owner) -> bool {
         self.live.get(owner).is_some_and(|live| live.is_paid)
     }
 
-    /// Records that a request's input has paid.
     pub(crate) fn pay(&mut self, client: ClientId, request: &Request) {
         let name = match request {
             Request::Ask(ask) => Some(ask.name),

@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 use tacit_ids::MaterialId;
 use tacit_sched::{Event, JobId, JobPhase, ModelId, Owner, Span, Start, Time, Usage};
 
-/// The pools.
 pub(super) struct Pools {
-    /// Whether the server has pools.
     is_enabled: bool,
     /// How long a half is kept.
     ttl: Span,
@@ -40,7 +38,6 @@ impl Pools {
         Self { is_enabled, ttl, pools: HashMap::new(), dealing: HashMap::new() }
     }
 
-    /// When the next half expires.
     fn next_end(&self) -> Option<Time> {
         self.pools.values().filter_map(|pool| Some(pool.stock.front()?.0 + self.ttl)).min()
     }
@@ -49,7 +46,6 @@ impl Pools {
         self.pools.values_mut().find(|pool| pool.model == model)
     }
 
-    /// Returns the row of a pool.
     fn row(&self, pool: &Pool) -> PoolRow {
         let bytes = pool.offered.model.order().map_or(0, |order| order.server_bytes);
         PoolRow {
@@ -79,7 +75,7 @@ impl Queue {
         }
         let (name, backend) = (offered.name.as_str().into(), offered.backend);
         let (plan, of_one, batch) = (offered.plan, offered.of_one().plan, offered.batch());
-        self.kinds.push(Kind { name, backend, plan, of_one, batch, device: estimates::HERE, dealt: true });
+        self.kinds.push(Kind { name, backend, plan, of_one, batch, device: estimates::LOCAL_DEVICE, dealt: true });
         let pool = Pool { offered: Arc::clone(offered), model, stock: VecDeque::new(), asleep: false };
         self.pools.pools.insert(plan, pool);
     }
@@ -159,7 +155,11 @@ impl Queue {
     pub(crate) fn lose_pools(&mut self) {
         let stock = self.pools.pools.values_mut().flat_map(|pool| pool.stock.drain(..));
         let lost: Vec<MaterialId> = stock.map(|(_, material)| material).collect();
-        for material in lost {
+        self.drop_stock(lost);
+    }
+
+    fn drop_stock(&mut self, halves: Vec<MaterialId>) {
+        for material in halves {
             self.handle_or_ignore(Event::MaterialGone { material });
             self.effects.push(Effect::Drop { material });
         }
@@ -174,19 +174,14 @@ impl Queue {
                 expired.extend(pool.stock.pop_front().map(|(_, material)| material));
             }
         }
-        for material in expired {
-            self.handle_or_ignore(Event::MaterialGone { material });
-            self.effects.push(Effect::Drop { material });
-        }
+        self.drop_stock(expired);
     }
 
-    /// When the next half of a pool expires.
     pub(super) fn pool_alarm(&self) -> Option<Instant> {
         let end = self.pools.next_end()?;
         Some(self.epoch + Duration::from_nanos(end.0) + Duration::from_millis(1))
     }
 
-    /// Rows of the pools, by model.
     pub(crate) fn pool_rows(&self) -> Vec<PoolRow> {
         let mut rows: Vec<PoolRow> = self.pools.pools.values().map(|pool| self.pools.row(pool)).collect();
         rows.sort_by(|a, b| (&a.model, a.backend, a.inputs).cmp(&(&b.model, b.backend, b.inputs)));

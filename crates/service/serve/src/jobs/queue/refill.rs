@@ -72,7 +72,6 @@ struct Offer {
     model: ModelId,
     /// The stock's size as the client reports it.
     reported: u32,
-    /// The stock's largest size.
     max_stock: u32,
 }
 
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_counts_though_its_client_says_that_it_holds_nothing() {
+    fn counts_made_stock_whatever_its_client_reports() {
         let (mut offers, client, says_nothing) = offers(0);
         let owner = Owner::Notice(tacit_sched::NoticeId(1));
         let time = Time::from_secs;
@@ -232,7 +231,7 @@ mod tests {
             offers.record_made(owner, time(f64::from(second)));
             offers.forget(owner);
         }
-        assert_eq!(offers.covered(&says_nothing, 8), None, "it has as many as it may hold");
+        assert_eq!(offers.covered(&says_nothing, 8), None);
         offers.use_one(client, MODEL);
         assert_eq!(offers.covered(&says_nothing, 8), Some(750));
         // Stock that was not used for long may be gone at the client.
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn few_turns_are_remembered_and_not_for_long() {
+    fn remembers_few_turns_and_not_for_long() {
         let mut turns = RecentEvents::default();
         for i in 0..2 * MAX_RECENT_EVENTS {
             turns.add(Time::from_secs(i as f64), i % 2);

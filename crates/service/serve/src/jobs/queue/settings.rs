@@ -8,7 +8,6 @@ use tacit_sched::policy::{Policy, PolicySpec};
 use tacit_sched::{Counts, Event, JobPhase, ModelId, Resources};
 
 impl Queue {
-    /// The next timer; `None` if only events matter.
     pub(crate) fn alarm(&self) -> Option<Instant> {
         let wakeup = self.scheduler.next_wakeup();
         let wakeup = wakeup.map(|time| self.epoch + Duration::from_nanos(time.0) + Duration::from_millis(1));
@@ -62,7 +61,6 @@ impl Queue {
         })
     }
 
-    /// Sets the policy by which jobs start.
     pub(crate) fn set_policy(&mut self, policy: PolicySpec) {
         self.policy = policy.name();
         self.scheduler.set_policy(policy);
@@ -91,12 +89,10 @@ impl Queue {
         }
     }
 
-    /// Expected memory of the largest job among models in use.
     pub(crate) fn largest_job(&self) -> u64 {
         self.models.values().map(|model| self.memory_of(*model)).max().unwrap_or(0)
     }
 
-    /// Expected memory of a model's larger phase.
     pub(super) fn memory_of(&self, model: ModelId) -> u64 {
         let phases = [JobPhase::Pre, JobPhase::On].into_iter();
         let estimates = phases.filter_map(|phase| self.scheduler.profile().estimate(model, phase, 1, self.threads));

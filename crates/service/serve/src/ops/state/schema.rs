@@ -136,12 +136,10 @@ pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
     tx.commit().map_err(state_error(path))
 }
 
-/// Reads a number in the file's header.
 fn pragma(db: &Connection, name: &str, path: &Path) -> Result<i32, ServeError> {
     db.pragma_query_value(None, name, |row| row.get(0)).map_err(state_error(path))
 }
 
-/// Opens a connection to a prepared file.
 pub(crate) fn connect(path: &Path, durability: Durability) -> Result<Connection, ServeError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(state_error(path))?;
