@@ -1,4 +1,5 @@
 //! What operators see and steer: figures, traces, signals, state that outlives a run.
+pub(crate) mod ended;
 pub(crate) mod metrics;
 pub(crate) mod monitor;
 pub(crate) mod published;

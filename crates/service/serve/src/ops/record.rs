@@ -5,10 +5,11 @@ use crate::accept::identity::client_label;
 use crate::jobs::estimates::phase_name;
 use crate::jobs::queue::{OfferName, Planned};
 use crate::jobs::quota::Bucket;
+use crate::ops::ended::EndedPhase;
 use crate::ops::metrics::{Metrics, PhaseLabels};
 use crate::ops::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
-use crate::ops::state::{Ended, Keeper, Row};
-use crate::ops::traces::{self, Traces};
+use crate::ops::state::{Keeper, Row};
+use crate::ops::traces::Traces;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -35,9 +36,7 @@ const WINDOW: u64 = 60;
 /// A phase that a job has run.
 #[derive(Clone, Copy)]
 pub(crate) struct Measured {
-    /// The phase.
     pub(crate) phase: Phase,
-    /// What the phase cost.
     pub(crate) figures: Figures,
     /// The most bytes that its threads held, where this was counted.
     pub(crate) memory: Option<u64>,
@@ -49,7 +48,7 @@ struct RecordedJob {
     phase: Phase,
     labels: PhaseLabels,
     client: ClientId,
-    name: Arc<str>,
+    client_name: Arc<str>,
     /// The client's name for the input.
     input: Option<InputId>,
     queued: Instant,
@@ -62,29 +61,17 @@ struct RecordedJob {
 }
 
 impl RecordedJob {
-    /// Logs the job's end under the input's name, which the client's log shows, too.
-    fn log(&self, outcome: &str, now: Instant) {
-        let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
-        let PhaseLabels { phase, model, backend } = &self.labels;
-        let (client, name, started) = (self.client, &self.name, self.started.map_or(now, |(start, _)| start));
-        let (queued, ran) = (seconds(self.queued, started), seconds(started, now));
-        tracing::info!(%input, %client, %name, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
-    }
-
-    /// Returns the job as a trace span.
-    fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Ended {
-        let PhaseLabels { phase, model, backend } = self.labels.clone();
-        traces::Ended {
+    fn ended(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> EndedPhase {
+        EndedPhase {
             job: self.id,
             client: self.client,
-            client_name: Arc::clone(&self.name),
+            client_name: Arc::clone(&self.client_name),
             input: self.input,
-            phase,
-            model,
-            backend,
+            labels: self.labels.clone(),
             outcome,
-            queued: now.saturating_duration_since(self.queued),
-            started: self.started.map(|(start, threads)| (now.saturating_duration_since(start), threads)),
+            fault: self.fault,
+            lasted: now.saturating_duration_since(self.queued),
+            ran: self.started.map(|(start, threads)| (now.saturating_duration_since(start), threads)),
             traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
             memory: measured.and_then(|m| m.memory),
         }
@@ -114,7 +101,6 @@ struct Model {
     answers: Answers,
 }
 
-/// Inputs that were answered.
 #[derive(Default)]
 struct Answers {
     done: u64,
@@ -124,7 +110,6 @@ struct Answers {
 }
 
 impl Answers {
-    /// Counts one answer in this second.
     fn count(&mut self, second: u64, delay_s: f64, waiting_s: f64) {
         self.done += 1;
         self.delay_s += delay_s;
@@ -159,7 +144,6 @@ impl Recent {
     }
 }
 
-/// The record.
 pub(crate) struct Record {
     start: Instant,
     /// Model and back end by the digests of public part and plan.
@@ -203,15 +187,16 @@ impl Record {
     pub(crate) fn offer(&mut self, catalog: &Catalog) {
         self.names.clear();
         self.models.values_mut().for_each(|model| model.backends.clear());
-        for (name, offered) in catalog.offers() {
-            let identities = offered.identities();
-            self.names.extend(identities.map(|identity| (identity, (name.to_owned(), offered.backend.to_owned()))));
-            self.models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
+        for offered in catalog.offered_models() {
+            let (name, backend) = (&offered.name, offered.backend.to_owned());
+            self.names.extend(offered.identities().map(|identity| (identity, (name.clone(), backend.clone()))));
+            self.models.entry(name.clone()).or_default().backends.push(backend);
         }
     }
 
+    /// Seconds since the start.
     fn secs(&self, time: Instant) -> f64 {
-        seconds(self.start, time)
+        time.saturating_duration_since(self.start).as_secs_f64()
     }
 
     /// Returns a client's row. With too many clients, the least recently active idle one is
@@ -268,14 +253,13 @@ impl Record {
             return self.client(client).refused += 1;
         };
         let labels = PhaseLabels { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
-        let input = request.input();
         let live = RecordedJob {
             id: self.jobs,
             phase,
             labels,
             client,
-            name: Arc::clone(&self.client(client).name),
-            input,
+            client_name: Arc::clone(&self.client(client).name),
+            input: request.input(),
             queued: Instant::now(),
             started: None,
             planned: None,
@@ -317,19 +301,16 @@ impl Record {
         }
     }
 
-    /// Records how long a phase took and how long it was expected to take.
     pub(crate) fn record_duration(&self, offer: &OfferName, phase: JobPhase, expected: Span, took: Span) {
         let labels =
             PhaseLabels { phase: phase_name(phase), model: offer.model.to_string(), backend: offer.backend.to_owned() };
         self.metrics.observe_profile_error(&labels, expected.secs(), took.secs());
     }
 
-    /// Records whether an offline phase found material in a pool.
     pub(crate) fn record_draw(&self, offer: &OfferName, found: bool) {
         self.metrics.record_draw(&offer.model, offer.backend, found);
     }
 
-    /// Records that a job's client deviated from the protocol.
     pub(crate) fn record_deviation(&mut self, number: ConnectionId, fault: &'static str) {
         if let Some(live) = self.live.get_mut(&number) {
             live.fault = Some(fault);
@@ -360,9 +341,10 @@ impl Record {
             row.queued = row.queued.saturating_sub(1);
         }
         if is_kept {
-            live.log(outcome, now);
-            self.keep_ended(&live, measured, outcome, now);
-            self.traces.tell(|| live.traced(measured, outcome, now));
+            let ended = live.ended(measured, outcome, now);
+            ended.log();
+            self.traces.tell(&ended);
+            self.keep(Row::Ended(ended));
         }
         if let Some(mut job) = self.row(&live) {
             job.memory = measured.and_then(|m| m.memory).unwrap_or(0);
@@ -372,25 +354,6 @@ impl Record {
         }
     }
 
-    /// Writes an ended job to the audit log.
-    fn keep_ended(&self, live: &RecordedJob, measured: Option<&Measured>, outcome: &'static str, now: Instant) {
-        let started = live.started.map(|(start, _)| start);
-        self.keep(Row::Ended(Ended {
-            client: live.client,
-            client_name: Arc::clone(&live.name),
-            input: live.input,
-            model: live.labels.model.clone(),
-            backend: live.labels.backend.clone(),
-            phase: live.labels.phase,
-            outcome,
-            fault: live.fault,
-            queued_s: seconds(live.queued, started.unwrap_or(now)),
-            run_s: started.map(|started| seconds(started, now)),
-            traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
-        }));
-    }
-
-    /// Passes on a row that outlives this run.
     pub(crate) fn keep(&self, row: Row) {
         self.keeper.keep(row);
     }
@@ -410,7 +373,7 @@ impl Record {
             model: live.labels.model.clone(),
             backend: live.labels.backend.clone(),
             client: live.client,
-            client_name: live.name.to_string(),
+            client_name: live.client_name.to_string(),
             input: live.input.map(|name| name.to_string()),
             threads,
             memory: 0,
@@ -423,7 +386,6 @@ impl Record {
         })
     }
 
-    /// Counts a refused connection or request.
     pub(crate) fn record_refusal(&mut self, kind: &'static str) {
         self.refusals += 1;
         self.metrics.count_refusal(kind);
@@ -450,7 +412,7 @@ impl Record {
         }
     }
 
-    /// Rows for the models that are still on offer.
+    /// Rows of models that are still on offer.
     fn model_rows(&self, second: u64) -> Vec<ModelRow> {
         let on_offer = self.models.iter().filter(|(_, model)| !model.backends.is_empty());
         let rows = on_offer.map(|(name, Model { backends, answers })| {
@@ -467,7 +429,6 @@ impl Record {
         rows.collect()
     }
 
-    /// Rows for all clients that the record still holds.
     fn client_rows(&self, second: u64) -> Vec<ClientRow> {
         let rows = self.clients.iter().map(|(&client, row)| {
             let [mean_delay_s, mean_waiting_s] = row.answers.means();
@@ -488,11 +449,6 @@ impl Record {
         });
         rows.collect()
     }
-}
-
-/// The seconds from one time to another; 0 if the second is earlier.
-fn seconds(start: Instant, end: Instant) -> f64 {
-    end.saturating_duration_since(start).as_secs_f64()
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ pub(crate) mod schema;
 
 use crate::ServeError;
 use crate::jobs::quota::{Clock, MAX_AHEAD, QuotaCharge, Quotas, day_of, unix_now};
+use crate::ops::ended::EndedPhase;
+use crate::ops::metrics::PhaseLabels;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
 use schema::{Durability, FILE_NAME, SERVER, connect, prepare, state_error};
 use std::collections::HashMap;
@@ -18,7 +20,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_client::wire::InputId;
 use tacit_ids::ClientId;
 
 /// Most rows that wait to be written.
@@ -49,30 +50,10 @@ pub(crate) struct Learned {
     pub(crate) memory: u64,
 }
 
-/// A phase that has ended or was refused.
-#[derive(Clone, Debug)]
-pub(crate) struct Ended {
-    pub(crate) client: ClientId,
-    /// The client's name for people; empty if it has none.
-    pub(crate) client_name: Arc<str>,
-    /// The client's name for the input; `None` for stock and setups.
-    pub(crate) input: Option<InputId>,
-    pub(crate) model: String,
-    pub(crate) backend: String,
-    pub(crate) phase: &'static str,
-    pub(crate) outcome: &'static str,
-    /// How its client deviated from the protocol.
-    pub(crate) fault: Option<&'static str>,
-    pub(crate) queued_s: f64,
-    pub(crate) run_s: Option<f64>,
-    /// Bytes sent and received.
-    pub(crate) traffic: Option<[u64; 2]>,
-}
-
 /// A row to write.
 pub(crate) enum Row {
     Learned(Learned),
-    Ended(Ended),
+    Ended(EndedPhase),
 }
 
 /// Takes rows without blocking. Without a file, rows are dropped.
@@ -144,7 +125,6 @@ impl Usage {
 pub(crate) struct LearnedDurations(HashMap<([u8; 32], String), Vec<Learned>>);
 
 impl LearnedDurations {
-    /// Adds what is known of a phase.
     pub(crate) fn add(&mut self, row: Learned) {
         self.0.entry((row.plan, row.device.clone())).or_default().push(row);
     }
@@ -165,7 +145,6 @@ pub(crate) struct Retention {
     pub(crate) bytes: u64,
 }
 
-/// The opened state.
 pub(crate) struct State {
     pub(crate) keeper: Keeper,
     pub(crate) usage: Option<Usage>,
@@ -191,7 +170,6 @@ impl State {
     }
 }
 
-/// Reads what earlier runs have left.
 fn read_state(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     let mut durations = LearnedDurations::default();
     let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
@@ -212,7 +190,6 @@ fn read_state(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     Ok((durations, Quotas::new(day, used)))
 }
 
-/// Reads a row of the table `profile`.
 fn read_profile_row(row: &SqlRow<'_>) -> rusqlite::Result<Learned> {
     let phase = match row.get::<_, String>("phase")?.as_str() {
         "online" => "online",
@@ -244,13 +221,11 @@ fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Bytes of the file in use.
 fn used_bytes(db: &Connection) -> rusqlite::Result<u64> {
     let pages = pragma(db, "page_count")?.saturating_sub(pragma(db, "freelist_count")?);
     Ok(u64::try_from(pages.saturating_mul(pragma(db, "page_size")?)).unwrap_or(0))
 }
 
-/// Reads a number that SQLite keeps of a file.
 fn pragma(db: &Connection, name: &str) -> rusqlite::Result<i64> {
     db.pragma_query_value(None, name, |row| row.get(0))
 }
@@ -360,7 +335,6 @@ impl Writer {
     }
 }
 
-/// Converts a size to SQLite's signed integer.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -374,12 +348,14 @@ fn insert(tx: &Transaction<'_>, row: &Row, now: i64) -> rusqlite::Result<()> {
             let input = e.input.map(|name| name.to_string());
             let name = Some(&*e.client_name).filter(|name| !name.is_empty());
             let [sent, received] = [0, 1].map(|i| e.traffic.map(|traffic| signed(traffic[i])));
+            let (queued_s, run_s) = (e.queued_time().as_secs_f64(), e.run_time().map(|time| time.as_secs_f64()));
+            let PhaseLabels { phase, model, backend } = &e.labels;
             tx.prepare(
                 "INSERT INTO audit (at, client, name, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
-                now, e.client.0, name, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received, e.fault
+                now, e.client.0, name, input, model, backend, phase, e.outcome, queued_s, run_s, sent, received, e.fault
             ])?
         }
     };

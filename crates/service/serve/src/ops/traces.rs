@@ -2,6 +2,7 @@
 //! thread sends them, and no job waits for it. Spans that the collector does not take in time are
 //! dropped and counted.
 use crate::ServeError;
+use crate::ops::ended::EndedPhase;
 use serde_json::{Value, json};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,7 +11,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tacit_client::wire::InputId;
-use tacit_ids::ClientId;
 use ureq::Agent;
 
 /// Most spans that wait to be sent.
@@ -46,7 +46,6 @@ impl FromStr for Collector {
     }
 }
 
-/// Describes what is wrong with the address of a collector.
 fn invalid_address(text: &str, message: &str) -> ServeError {
     ServeError::Usage(format!("collector of traces {text:?}: {message}"))
 }
@@ -54,28 +53,6 @@ fn invalid_address(text: &str, message: &str) -> ServeError {
 /// Whether a part of an address has no characters with a meaning of their own.
 fn is_plain(segment: &str) -> bool {
     segment.bytes().all(|b| b.is_ascii_graphic() && !b"?#@\\\"<>".contains(&b))
-}
-
-/// A phase that has ended.
-pub(crate) struct Ended {
-    /// Number of the job since the start.
-    pub(crate) job: u64,
-    pub(crate) client: ClientId,
-    /// The client's name for people; empty if it has none.
-    pub(crate) client_name: Arc<str>,
-    /// The client's name for the input; `None` for setups and stock.
-    pub(crate) input: Option<InputId>,
-    pub(crate) phase: &'static str,
-    pub(crate) model: String,
-    pub(crate) backend: String,
-    pub(crate) outcome: &'static str,
-    /// How long ago the phase was asked for. `started`: how long ago it got its threads, and how
-    /// many.
-    pub(crate) queued: Duration,
-    pub(crate) started: Option<(Duration, usize)>,
-    /// Bytes sent and received.
-    pub(crate) traffic: Option<[u64; 2]>,
-    pub(crate) memory: Option<u64>,
 }
 
 /// Random bytes that distinguish this run's spans from those of other runs.
@@ -99,52 +76,49 @@ fn number(key: &str, value: u64) -> Value {
     attribute(key, json!({ "intValue": value.to_string() }))
 }
 
-impl Ended {
-    /// Returns the phase's span and a span for its time in the queue; the phase ended at `now`.
-    /// Phases of one input share a trace: half of its id is the client XOR the run, the other half
-    /// is the input's name. Job numbers restart with the server, so the run's random bytes go into
-    /// every id.
-    fn spans(&self, now: SystemTime, run: Run) -> [Value; 2] {
-        let input = self.input.map_or(self.job, |InputId(name)| name);
-        let whose: Vec<u8> = self.client.0.iter().zip(run.0).map(|(a, b)| a ^ b).collect();
-        let trace = hex(&[&whose, &input.to_be_bytes()]);
-        let mut attributes = vec![
-            text("tacit.client", self.client.to_string()),
-            text("tacit.model", &*self.model),
-            text("tacit.backend", &*self.backend),
-            text("tacit.outcome", self.outcome),
-        ];
-        if !self.client_name.is_empty() {
-            attributes.push(text("tacit.client_name", &*self.client_name));
-        }
-        attributes.extend(self.input.map(|name| text("tacit.input", name.to_string())));
-        attributes.extend(self.started.map(|(_, threads)| number("tacit.threads", threads as u64)));
-        attributes.extend(self.memory.map(|bytes| number("tacit.memory_bytes", bytes)));
-        for (key, bytes) in
-            self.traffic.into_iter().flat_map(|t| ["tacit.sent_bytes", "tacit.received_bytes"].into_iter().zip(t))
-        {
-            attributes.push(number(key, bytes));
-        }
-        // Status code 1 is ok, 2 an error. Span kind 2 is a server's span, 1 an internal one.
-        let code = if self.outcome == "done" { 1 } else { 2 };
-        let ran = json!({
-            "traceId": trace, "spanId": self.span_id(run, 0), "name": self.phase, "kind": 2,
-            "startTimeUnixNano": nanos(now, self.queued), "endTimeUnixNano": nanos(now, Duration::ZERO),
-            "attributes": attributes, "status": { "code": code },
-        });
-        let waited = json!({
-            "traceId": trace, "spanId": self.span_id(run, 1), "parentSpanId": self.span_id(run, 0),
-            "name": "queued", "kind": 1, "startTimeUnixNano": nanos(now, self.queued),
-            "endTimeUnixNano": nanos(now, self.started.map_or(Duration::ZERO, |s| s.0)),
-            "attributes": [], "status": {},
-        });
-        [ran, waited]
+/// Returns the phase's span and a span for its time in the queue; the phase ended at `now`.
+/// Phases of one input share a trace: half of its id is the client XOR the run, the other half is
+/// the input's name. Job numbers restart with the server, so the run's random bytes go into every
+/// id.
+fn spans(ended: &EndedPhase, now: SystemTime, run: Run) -> [Value; 2] {
+    let EndedPhase { job, labels, .. } = ended;
+    let input = ended.input.map_or(*job, |InputId(name)| name);
+    let whose: Vec<u8> = ended.client.0.iter().zip(run.0).map(|(a, b)| a ^ b).collect();
+    let trace = hex(&[&whose, &input.to_be_bytes()]);
+    let mut attributes = vec![
+        text("tacit.client", ended.client.to_string()),
+        text("tacit.model", &*labels.model),
+        text("tacit.backend", &*labels.backend),
+        text("tacit.outcome", ended.outcome),
+    ];
+    if !ended.client_name.is_empty() {
+        attributes.push(text("tacit.client_name", &*ended.client_name));
     }
+    attributes.extend(ended.input.map(|name| text("tacit.input", name.to_string())));
+    attributes.extend(ended.ran.map(|(_, threads)| number("tacit.threads", threads as u64)));
+    attributes.extend(ended.memory.map(|bytes| number("tacit.memory_bytes", bytes)));
+    let traffic = ended.traffic.map(|bytes| ["tacit.sent_bytes", "tacit.received_bytes"].into_iter().zip(bytes));
+    attributes.extend(traffic.into_iter().flatten().map(|(key, bytes)| number(key, bytes)));
+    // Status code 1 is ok, 2 an error. Span kind 2 is a server's span, 1 an internal one.
+    let code = if ended.outcome == "done" { 1 } else { 2 };
+    let [ran_id, queued_id] = [0, 1].map(|index| span_id(*job, run, index));
+    let ran = json!({
+        "traceId": trace, "spanId": ran_id, "name": labels.phase, "kind": 2,
+        "startTimeUnixNano": nanos(now, ended.lasted), "endTimeUnixNano": nanos(now, Duration::ZERO),
+        "attributes": attributes, "status": { "code": code },
+    });
+    let waited = json!({
+        "traceId": trace, "spanId": queued_id, "parentSpanId": ran_id,
+        "name": "queued", "kind": 1, "startTimeUnixNano": nanos(now, ended.lasted),
+        "endTimeUnixNano": nanos(now, ended.run_time().unwrap_or_default()),
+        "attributes": [], "status": {},
+    });
+    [ran, waited]
+}
 
-    /// Returns the id of one of the phase's two spans.
-    fn span_id(&self, run: Run, index: u64) -> String {
-        hex(&[&(u64::from_be_bytes(run.0) ^ (2 * self.job + index)).to_be_bytes()])
-    }
+/// Returns the id of one of a phase's two spans.
+fn span_id(job: u64, run: Run, index: u64) -> String {
+    hex(&[&(u64::from_be_bytes(run.0) ^ (2 * job + index)).to_be_bytes()])
 }
 
 /// The nanoseconds since 1970 of the time that lies `ago` before `now`.
@@ -186,10 +160,10 @@ impl Traces {
     }
 
     /// Sends the spans of a phase that has just ended.
-    pub(crate) fn tell(&self, phase: impl FnOnce() -> Ended) {
-        let Some(spans) = &self.spans else { return };
-        for span in phase().spans(SystemTime::now(), self.run) {
-            if spans.try_send(span).is_err() {
+    pub(crate) fn tell(&self, ended: &EndedPhase) {
+        let Some(sender) = &self.spans else { return };
+        for span in spans(ended, SystemTime::now(), self.run) {
+            if sender.try_send(span).is_err() {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -244,9 +218,11 @@ fn request(spans: Vec<Value>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::metrics::PhaseLabels;
+    use tacit_ids::ClientId;
 
     #[test]
-    fn a_collector_is_an_address_in_the_clear() {
+    fn reads_addresses_of_collectors() {
         let parse = |text: &str| text.parse::<Collector>().map(|c| c.0);
         assert_eq!(parse("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/traces");
         assert_eq!(parse("http://[::1]:4318/otlp/").unwrap(), "http://[::1]:4318/otlp/v1/traces");
@@ -258,25 +234,24 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_an_input_are_of_one_trace_and_begin_before_they_end() {
-        let phase = |job, phase, input| Ended {
+    fn spans_of_an_input_share_a_trace() {
+        let phase = |job, phase, input| EndedPhase {
             job,
             client: ClientId([0xab; 32]),
             client_name: "alice, ward 3".into(),
             input,
-            phase,
-            model: "m".into(),
-            backend: "b".into(),
+            labels: PhaseLabels { phase, model: "m".into(), backend: "b".into() },
             outcome: "done",
-            queued: Duration::from_secs(3),
-            started: Some((Duration::from_secs(2), 4)),
+            fault: None,
+            lasted: Duration::from_secs(3),
+            ran: Some((Duration::from_secs(2), 4)),
             traffic: Some([5, 6]),
             memory: None,
         };
         let now = UNIX_EPOCH + Duration::from_secs(100);
         let run = Run([0; 8]);
-        let [ran, waited] = phase(7, "offline", Some(InputId(0x11))).spans(now, run);
-        let [second, _] = phase(8, "online", Some(InputId(0x11))).spans(now, run);
+        let [ran, waited] = spans(&phase(7, "offline", Some(InputId(0x11))), now, run);
+        let [second, _] = spans(&phase(8, "online", Some(InputId(0x11))), now, run);
         assert_eq!(ran["traceId"], "abababababababab0000000000000011");
         assert_eq!((&ran["traceId"], &waited["parentSpanId"]), (&second["traceId"], &ran["spanId"]));
         assert!(ran["spanId"] != second["spanId"]);
@@ -288,12 +263,12 @@ mod tests {
         assert!(ran["attributes"].to_string().contains(r#"{"key":"tacit.sent_bytes","value":{"intValue":"5"}}"#));
         let named = r#"{"key":"tacit.client_name","value":{"stringValue":"alice, ward 3"}}"#;
         assert!(ran["attributes"].to_string().contains(named), "{ran}");
-        let nameless = Ended { client_name: "".into(), ..phase(7, "online", None) };
-        assert!(!nameless.spans(now, run)[0].to_string().contains("client_name"));
-        let [stock, _] = phase(9, "offline", None).spans(now, run);
+        let nameless = EndedPhase { client_name: "".into(), ..phase(7, "online", None) };
+        assert!(!spans(&nameless, now, run)[0].to_string().contains("client_name"));
+        let [stock, _] = spans(&phase(9, "offline", None), now, run);
         assert_ne!(stock["traceId"], ran["traceId"]);
         // The same job number in another run of the server.
-        let [restarted, _] = phase(7, "offline", Some(InputId(0x11))).spans(now, Run([1; 8]));
+        let [restarted, _] = spans(&phase(7, "offline", Some(InputId(0x11))), now, Run([1; 8]));
         assert!(["traceId", "spanId"].iter().all(|id| restarted[id] != ran[id]));
     }
 }

@@ -25,7 +25,7 @@ fn measured(phase: Phase) -> Measured {
 }
 
 #[test]
-fn a_job_is_followed_from_its_request_to_its_end() {
+fn job_is_recorded_from_request_to_end() {
     let (mut record, client) = (record(), BINDING.client);
     record.record_connection(client, None);
     record.record_request(1, client, &Request::List, None);
@@ -58,7 +58,7 @@ fn a_job_is_followed_from_its_request_to_its_end() {
 }
 
 #[test]
-fn delays_and_throughput_are_each_clients_and_each_models_own() {
+fn delays_and_throughput_are_counted_by_client_and_by_model() {
     let mut record = record();
     let second_model = Model { backends: vec!["toy".into()], ..Model::default() };
     record.models.insert("n".into(), second_model);
@@ -78,13 +78,13 @@ fn delays_and_throughput_are_each_clients_and_each_models_own() {
     // All rates cover the same time: a minute, or the time since the start.
     let rates: Vec<f64> = snapshot.clients.iter().map(|row| row.throughput_per_s).collect();
     assert!(rates[0] > 0.0, "{rates:?}");
-    assert!(rates[0] == rates[1], "{rates:?}");
-    assert!(snapshot.throughput_per_s == rates[0] + rates[1], "{rates:?}");
+    assert_eq!(rates[0], rates[1]);
+    assert_eq!(snapshot.throughput_per_s, rates[0] + rates[1]);
     assert_eq!(snapshot.models[0].throughput_per_s, 2.0 * snapshot.models[1].throughput_per_s);
 }
 
 #[test]
-fn jobs_that_end_otherwise_are_told_apart() {
+fn refused_and_failed_jobs_are_told_apart() {
     let (mut record, client) = (record(), BINDING.client);
     for number in 0..4 {
         record.record_request(number, client, &Request::Setup, Some(BINDING));
@@ -103,11 +103,11 @@ fn jobs_that_end_otherwise_are_told_apart() {
     assert_eq!((clients[0].refused, clients[0].failed, clients[0].queued, clients[0].done), (2, 2, 0, 0));
     let unknown = Binding { plan: [9; 32], ..BINDING };
     record.record_request(5, client, &infer(), Some(unknown));
-    assert_eq!(record.snapshot().clients[0].refused, 3, "what names no model on offer");
+    assert_eq!(record.snapshot().clients[0].refused, 3);
 }
 
 #[test]
-fn nothing_grows_without_bound() {
+fn record_stays_within_its_bounds() {
     let mut record = record();
     let faithful = ClientId::numbered(0);
     record.record_connection(faithful, Some("ada".into()));
@@ -124,7 +124,7 @@ fn nothing_grows_without_bound() {
     let snapshot = record.snapshot();
     assert_eq!((snapshot.jobs.len(), snapshot.clients.len(), snapshot.refusals), (ENDED, CLIENTS, 2999));
     let faithful_row = snapshot.clients.iter().find(|row| row.client == faithful);
-    assert_eq!(faithful_row.map(|row| &*row.client_name), Some("ada"), "a connected client is kept, with its name");
+    assert_eq!(faithful_row.map(|row| &*row.client_name), Some("ada"), "a connected client is kept");
     assert_eq!((snapshot.jobs[0].id, snapshot.models[0].done), (2999, 2999), "newest first");
     let mut recent = Recent::default();
     (0..1000).for_each(|second| recent.count(second));

@@ -1,6 +1,7 @@
 use super::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use tacit_client::wire::InputId;
 
 const ALICE: ClientId = ClientId([1; 32]);
 const LIMITS: Retention = Retention { days: 90, bytes: 64 << 20 };
@@ -10,18 +11,19 @@ fn learned_row(device: &str, phase: &'static str, threads: u32, seconds: f64) ->
 }
 
 fn ended_row(outcome: &'static str) -> Row {
-    Row::Ended(Ended {
+    let is_done = outcome == "done";
+    Row::Ended(EndedPhase {
+        job: 1,
         client: ALICE,
-        client_name: if outcome == "done" { "alice, ward 3" } else { "" }.into(),
-        input: (outcome == "done").then_some(InputId(0xab)),
-        model: "m".into(),
-        backend: "toy".into(),
-        phase: "online",
+        client_name: if is_done { "alice, ward 3" } else { "" }.into(),
+        input: is_done.then_some(InputId(0xab)),
+        labels: PhaseLabels { phase: "online", model: "m".into(), backend: "toy".into() },
         outcome,
         fault: (outcome == "failed").then_some("a wrong word"),
-        queued_s: 0.5,
-        run_s: (outcome == "done").then_some(0.25),
-        traffic: (outcome == "done").then_some([10, 20]),
+        lasted: Duration::from_millis(750),
+        ran: is_done.then_some((Duration::from_millis(250), 1)),
+        traffic: is_done.then_some([10, 20]),
+        memory: None,
     })
 }
 
@@ -34,7 +36,7 @@ fn count(dir: &Path, sql: &str) -> i64 {
 }
 
 #[test]
-fn what_was_kept_is_there_after_a_restart() {
+fn kept_rows_are_read_after_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut state = State::open(dir.path(), LIMITS).unwrap();
     assert!(state.learned.get([7; 32], "lan", "online", 1).is_none());
@@ -51,19 +53,27 @@ fn what_was_kept_is_there_after_a_restart() {
     state.keeper.close();
     state.keeper.keep(ended_row("done"));
     let reopened = State::open(dir.path(), LIMITS).unwrap();
-    let find =
-        |device, phase, threads| reopened.learned.get([7; 32], device, phase, threads).map(|l| (l.threads, l.seconds));
-    assert_eq!(find("lan", "online", 1), Some((1, 2.0)), "the last one");
-    assert_eq!(find("lan", "offline", 1), Some((4, 3.0)), "of other threads, if there is nothing better");
-    assert_eq!(find(POOL, DEALING, 2), Some((2, 4.0)));
-    assert_eq!(find(POOL, "offline", 2), None, "a dealing for nobody is a phase of its own");
-    assert_eq!(find("slow", "online", 1), None);
+    for (device, phase, threads, expected) in [
+        ("lan", "online", 1, Some((1, 2.0))),
+        // Of other threads, if there is nothing better.
+        ("lan", "offline", 1, Some((4, 3.0))),
+        (POOL, DEALING, 2, Some((2, 4.0))),
+        (POOL, "offline", 2, None),
+        ("slow", "online", 1, None),
+    ] {
+        let found = reopened.learned.get([7; 32], device, phase, threads).map(|l| (l.threads, l.seconds));
+        assert_eq!(found, expected, "{device}, {phase}, {threads} threads");
+    }
     assert!(reopened.learned.get([8; 32], "lan", "online", 1).is_none());
-    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 2);
-    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE run_s = 0.25 AND sent = 10 AND received = 20"), 1);
-    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE run_s IS NULL AND sent IS NULL"), 1);
-    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE name = 'alice, ward 3' AND outcome = 'done'"), 1);
-    assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE name IS NULL"), 1, "nobody has said");
+    for (condition, rows) in [
+        ("TRUE", 2),
+        ("run_s = 0.25 AND sent = 10 AND received = 20", 1),
+        ("run_s IS NULL AND sent IS NULL", 1),
+        ("name = 'alice, ward 3' AND outcome = 'done'", 1),
+        ("name IS NULL", 1),
+    ] {
+        assert_eq!(count(dir.path(), &format!("SELECT count(*) FROM audit WHERE {condition}")), rows, "{condition}");
+    }
 }
 
 #[test]
@@ -83,7 +93,7 @@ fn charges_count_up_to_the_limit_and_for_the_latest_day() {
 }
 
 #[test]
-fn old_rows_go_and_the_latest_day_stays() {
+fn old_rows_are_deleted_and_the_latest_day_stays() {
     let dir = tempfile::tempdir().unwrap();
     let mut state = State::open(dir.path(), LIMITS).unwrap();
     state.keeper.keep(ended_row("done"));
@@ -106,7 +116,7 @@ fn old_rows_go_and_the_latest_day_stays() {
 }
 
 #[test]
-fn a_file_of_the_first_version_is_brought_up_to_date() {
+fn migrates_file_of_first_version() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = State::open(dir.path(), LIMITS).unwrap().keeper;
     first.keep(learned_row("lan", "online", 1, 1.0));
@@ -127,7 +137,7 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
 }
 
 #[test]
-fn the_file_is_its_owners_and_tacits() {
+fn file_is_private_and_files_of_others_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(FILE_NAME);
     drop(State::open(dir.path(), LIMITS).unwrap());
@@ -149,7 +159,7 @@ fn the_file_is_its_owners_and_tacits() {
 }
 
 #[test]
-fn rows_that_find_no_room_are_counted_and_nobody_waits() {
+fn keep_counts_rows_beyond_the_queue_without_waiting() {
     let (rows, _queue) = sync_channel(1);
     let (_end, ended) = sync_channel(0);
     let lost = Arc::new(AtomicU64::new(0));
@@ -161,7 +171,7 @@ fn rows_that_find_no_room_are_counted_and_nobody_waits() {
 }
 
 #[test]
-fn a_file_that_takes_nothing_loses_rows_and_nothing_else() {
+fn unwritable_audit_loses_rows_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let mut state = State::open(dir.path(), LIMITS).unwrap();
     Connection::open(dir.path().join(FILE_NAME)).unwrap().execute_batch("DROP TABLE audit").unwrap();
@@ -172,7 +182,7 @@ fn a_file_that_takes_nothing_loses_rows_and_nothing_else() {
 }
 
 #[test]
-fn a_record_that_is_too_large_loses_its_oldest_rows() {
+fn full_file_loses_its_oldest_rows() {
     let dir = tempfile::tempdir().unwrap();
     let small = Retention { bytes: 1 << 20, ..LIMITS };
     let mut state = State::open(dir.path(), small).unwrap();
@@ -191,11 +201,11 @@ fn a_record_that_is_too_large_loses_its_oldest_rows() {
         state = State::open(dir.path(), small).unwrap();
     }
     let last = count(dir.path(), "SELECT max(seq) FROM audit");
-    assert_eq!(last, 40 * MAX_QUEUED_ROWS as i64 / 4, "all of them were written");
+    assert_eq!(last, 40 * MAX_QUEUED_ROWS as i64 / 4);
     assert!((1000..last / 2).contains(&rows()), "{} rows", rows());
-    assert_eq!(count(dir.path(), "SELECT max(seq) - min(seq) + 1 FROM audit"), rows(), "the newest");
+    assert_eq!(count(dir.path(), "SELECT max(seq) - min(seq) + 1 FROM audit"), rows());
     let size = std::fs::metadata(dir.path().join(FILE_NAME)).unwrap().len();
     assert!(size <= 2 << 20, "{size} bytes on the disk");
-    assert!(state.learned.get([7; 32], "lan", "online", 1).is_some(), "what was learned stays");
-    assert_eq!(count(dir.path(), "SELECT sum(answers) FROM usage"), 1, "and what was charged");
+    assert!(state.learned.get([7; 32], "lan", "online", 1).is_some());
+    assert_eq!(count(dir.path(), "SELECT sum(answers) FROM usage"), 1);
 }
