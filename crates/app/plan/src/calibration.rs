@@ -36,7 +36,6 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Fits the rates to runs of networks.
     fn new(observations: &[MedianRun<'_>], phase: Phase, role: Role) -> Self {
         let timed = observations.iter().map(|observation| {
             (observation.network, observation.counts(phase, role), *role.value_of(&observation.took.cpu_s))

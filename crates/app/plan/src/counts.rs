@@ -79,7 +79,6 @@ pub fn counts(costs: &Costs, phase: Phase, role: Role, carried: u64) -> Counts {
     counts.map(|count| count as f64)
 }
 
-/// Returns a party's part of a phase.
 fn of_party(cost: &PhaseCost, role: Role) -> PartyCost {
     match role {
         Role::Client => cost.client,

@@ -131,7 +131,6 @@ pub(crate) fn dealing_counts(dealing: &DealingCost) -> Counts {
 /// times as much.
 const MIN_PHASE_S: f64 = 5e-3;
 
-/// Returns the median of the measured shares, from 0 to 1.
 fn median_share(mut shares: Vec<f64>) -> Option<f64> {
     shares.sort_by(tacit_floats::rising);
     shares.get(shares.len() / 2).map(|share| share.clamp(0.0, 1.0))
@@ -168,7 +167,6 @@ pub(crate) fn parallelism(runs: &[Observation], networks: &[String], phase: Phas
     }
 }
 
-/// Returns the parties' seconds, the shorter first.
 fn sorted(Sides { client, server }: Sides<f64>) -> [f64; 2] {
     [client.min(server), client.max(server)]
 }

@@ -132,7 +132,6 @@ impl Prediction {
     }
 }
 
-/// Returns the payload bytes of a phase, both ways.
 fn both_ways(phase: &Predicted) -> f64 {
     (phase.up_bytes + phase.down_bytes) as f64
 }

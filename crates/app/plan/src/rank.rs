@@ -409,12 +409,10 @@ fn beats(challenger: &[f64; 3], figures: &[f64; 3]) -> bool {
     challenger.iter().zip(figures).all(|(o, m)| o <= m) && challenger != figures
 }
 
-/// Formats bytes in MiB.
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Predicts the float network at the client.
 fn local(costs: &Costs, setting: &Setting) -> Prediction {
     let device = &setting.client;
     let mac = Primitive::ALL.iter().position(|p| *p == Primitive::Mac).expect("it is one of all");

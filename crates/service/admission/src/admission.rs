@@ -10,9 +10,7 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Reason of an eviction from a handshake slot.
 const GAVE_WAY: RefusalReason = "that gave way to newer ones before they had said who they are";
-/// Reason of an eviction from a pool.
 const IDLE_GAVE_WAY: RefusalReason = "of known peers that were idle and gave way to others";
 
 /// How many connections a program admits.
@@ -27,7 +25,6 @@ pub struct Limits {
     pub pools: Vec<PoolLimits>,
 }
 
-/// Called for each refusal, for counters.
 type Observer = Box<dyn Fn(RefusalReason) + Send + Sync>;
 
 struct State {
@@ -144,7 +141,7 @@ impl Admission {
     /// As [`ConnectionSlot::begin_request`], for the connection with this id.
     #[must_use]
     pub fn begin_request(&self, id: ConnectionId) -> Busy {
-        self.state().pools.iter_mut().for_each(|pool| pool.begin(id));
+        self.state().pools.iter_mut().for_each(|pool| pool.begin_request(id));
         Busy { admission: self.clone(), id }
     }
 
@@ -174,7 +171,7 @@ impl Admission {
 
     /// Logs the counted refusals at the end of the program.
     pub fn close(&self) {
-        let line = self.state().refusals.told();
+        let line = self.state().refusals.take_line();
         log(line);
     }
 
@@ -289,7 +286,7 @@ pub struct Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         let now = Instant::now();
-        self.admission.state().pools.iter_mut().for_each(|pool| pool.end(self.id, now));
+        self.admission.state().pools.iter_mut().for_each(|pool| pool.end_request(self.id, now));
     }
 }
 
@@ -310,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_goes_from_handshake_to_pool_and_is_given_back() {
+    fn slot_moves_from_handshake_to_pool_and_is_given_back() {
         let counted = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&counted);
         let admission = Admission::with_observer(limits(2, 1), move |_| {
@@ -332,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_wakes_its_task_and_closes_its_socket() {
+    fn eviction_wakes_its_task_and_closes_its_socket() {
         let admission = Admission::new(limits(1, 1));
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

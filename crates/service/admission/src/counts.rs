@@ -16,7 +16,6 @@ impl<O: Eq + Hash> CountsByOwner<O> {
         *self.0.entry(owner).or_default() += 1;
     }
 
-    /// Subtracts a connection of an owner that holds some.
     pub(crate) fn remove(&mut self, owner: &O) {
         let count = self.0.get_mut(owner).expect("who holds a connection is counted");
         *count -= 1;
@@ -25,12 +24,10 @@ impl<O: Eq + Hash> CountsByOwner<O> {
         }
     }
 
-    /// Number of connections of an owner.
     pub(crate) fn get(&self, owner: &O) -> usize {
         self.0.get(owner).copied().unwrap_or(0)
     }
 
-    /// The largest number of connections that one owner holds.
     pub(crate) fn max(&self) -> usize {
         self.0.values().copied().max().unwrap_or(0)
     }
@@ -46,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_nothing_is_forgotten() {
+    fn forgets_owners_without_connections() {
         let mut counts = CountsByOwner::default();
         ["a", "b", "a"].into_iter().for_each(|owner| counts.add(owner));
         assert_eq!([counts.get(&"a"), counts.get(&"b"), counts.get(&"c")], [2, 1, 0]);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_moves_it_up_to_the_limit() {
+    fn bytes_extend_the_deadline_up_to_its_limit() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let mut deadline = HandshakeDeadline::new(start, 10 * second);
         assert_eq!(deadline.end(), start + 10 * second);
@@ -72,7 +72,7 @@ mod tests {
         deadline.moved(start + 30 * second);
         assert_eq!(deadline.end(), start + 60 * second);
         deadline.moved(start + 119 * second);
-        assert_eq!(deadline.end(), start + 120 * second, "nobody has longer");
+        assert_eq!(deadline.end(), start + 120 * second);
         assert!(deadline.expired().contains("120 s"), "{}", deadline.expired());
     }
 }

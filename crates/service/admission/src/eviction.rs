@@ -13,7 +13,6 @@ struct State {
     socket: Option<TcpStream>,
 }
 
-/// Whether a connection was evicted.
 #[derive(Default)]
 pub(crate) struct Eviction(Mutex<State>);
 
@@ -37,7 +36,6 @@ impl Eviction {
         self.state().is_evicted
     }
 
-    /// Sets the socket that an eviction closes.
     pub(crate) fn close_on_eviction(&self, socket: TcpStream) {
         let mut state = self.state();
         match state.is_evicted {
@@ -46,7 +44,6 @@ impl Eviction {
         }
     }
 
-    /// Releases the socket of a connection that has ended.
     pub(crate) fn forget(&self) {
         self.state().socket = None;
     }

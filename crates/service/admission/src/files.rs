@@ -2,7 +2,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Fewest handshake slots, however low the limit of open files is.
-const FEWEST: u64 = 16;
+const MIN_SLOTS: u64 = 16;
 
 /// Raises this process's limit of open files to its maximum.
 pub fn raise_open_files() {
@@ -18,10 +18,9 @@ pub fn handshake_slots(max_slots: usize, files_per_slot: u64, other_files: u64) 
     slots_within(max_slots, files_per_slot, other_files, getrlimit(Resource::Nofile).current)
 }
 
-/// As [`handshake_slots`], for a given limit of open files; `None`: no limit.
 fn slots_within(max_slots: usize, files_per_slot: u64, other_files: u64, limit: Option<u64>) -> usize {
     let available = limit.map_or(u64::MAX, |limit| limit.saturating_sub(other_files) / files_per_slot.max(1));
-    max_slots.min(usize::try_from(available.max(FEWEST)).unwrap_or(usize::MAX))
+    max_slots.min(usize::try_from(available.max(MIN_SLOTS)).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -29,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_what_files_allow() {
+    fn handshake_slots_are_what_open_files_allow() {
         assert_eq!(slots_within(512, 2, 100, None), 512);
         assert_eq!(slots_within(512, 2, 100, Some(1024)), 462);
         assert_eq!(slots_within(512, 2, 4000, Some(1024)), 16);

@@ -11,55 +11,44 @@ use std::time::{Duration, Instant};
 /// Least time before eviction for a connection whose address does not hoard: enough for a handshake
 /// over a slow link. When all slots are taken, this and the number of slots limit the connections
 /// admitted per second; others wait in the system's queue.
-pub const LEAST_TIME: Duration = Duration::from_millis(500);
+const LEAST_TIME: Duration = Duration::from_millis(500);
 
 /// An address hoards when it holds more than one in `HOARD` of the slots.
 const HOARD: usize = 8;
 
-/// A connection that holds a slot.
 struct PendingHandshake {
     /// Address of the peer, an IPv6 one as its /64 network.
     address: IpAddr,
-    /// When the connection took its slot.
     started: Instant,
 }
 
 /// Connections whose peer is not authenticated.
-pub struct HandshakeSlots {
+pub(crate) struct HandshakeSlots {
     slots: usize,
     /// Longest time of a handshake over most links.
     usual: Duration,
     /// By id, which is the order of age since ids grow.
     pending: BTreeMap<ConnectionId, PendingHandshake>,
-    /// Number of slots that each address holds.
     by_address: CountsByOwner<IpAddr>,
 }
 
 impl HandshakeSlots {
     /// Makes `slots` slots, at least one; a handshake longer than `usual` is slow.
-    #[must_use]
-    pub fn new(slots: usize, usual: Duration) -> Self {
+    pub(crate) fn new(slots: usize, usual: Duration) -> Self {
         Self { slots: slots.max(1), usual, pending: BTreeMap::new(), by_address: CountsByOwner::default() }
     }
 
-    /// Number of slots taken.
-    #[must_use]
-    pub fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.pending.len()
     }
 
-    /// Number of slots, free ones included.
-    #[must_use]
-    pub fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.slots
     }
 
     /// Takes a slot for a connection, whose id is larger than all before. Returns the connection
-    /// that was evicted for it, if any.
-    ///
-    /// # Errors
-    /// When to try again: until then no connection may be evicted.
-    pub fn enter(
+    /// that was evicted for it, or when to try again: until then no connection may be evicted.
+    pub(crate) fn enter(
         &mut self,
         id: ConnectionId,
         address: IpAddr,
@@ -77,7 +66,7 @@ impl HandshakeSlots {
     }
 
     /// Frees the slot of a connection; false if it had none.
-    pub fn leave(&mut self, id: ConnectionId) -> bool {
+    pub(crate) fn leave(&mut self, id: ConnectionId) -> bool {
         self.remove(id).is_some()
     }
 
@@ -97,10 +86,8 @@ impl HandshakeSlots {
         self.remove(id).map(|address| (id, address))
     }
 
-    /// Evicts the oldest connection of the address that holds most slots.
-    ///
-    /// # Errors
-    /// When that connection may be evicted, if it still has its least time.
+    /// Evicts the oldest connection of the address that holds most slots, or returns when it may be
+    /// evicted.
     fn evict(&mut self, newcomer: IpAddr, now: Instant) -> Result<(ConnectionId, IpAddr), Instant> {
         // If several addresses hold most, the oldest of all their connections.
         let max_count = self.by_address.max();
@@ -136,20 +123,19 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_handshake_keeps_its_slot_while_half_are_free_and_goes_first_when_they_are_not() {
+    fn slow_handshake_keeps_its_slot_only_while_half_are_free() {
         let (mut slots, start) = (HandshakeSlots::new(6, USUAL), Instant::now());
         assert_eq!(slots.enter(0, address(1), start), Ok(None));
         let late = start + USUAL;
         assert_eq!(slots.enter(1, address(2), late), Ok(None));
         assert_eq!(slots.enter(2, address(2), late), Ok(None));
-        // The first is evicted because it is slow, though its address holds least and slots are
-        // free.
+        // The address of the slow one holds least, and slots are free.
         assert_eq!(slots.enter(3, address(2), late), Ok(Some((0, address(1)))));
-        assert_eq!(slots.enter(4, address(2), late), Ok(None), "nobody else is slow");
+        assert_eq!(slots.enter(4, address(2), late), Ok(None));
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_address() {
+    fn ipv6_network_counts_as_one_address() {
         let [a, b, c] = ["2001:db8::1", "2001:db8::ffff:0:0:2", "2001:db8:0:1::1"].map(|a| network(a.parse().unwrap()));
         assert!(a == b);
         assert!(a != c);
@@ -157,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_the_address_that_holds_most_is_evicted() {
+    fn evicts_oldest_of_address_that_holds_most() {
         let (mut slots, start) = (HandshakeSlots::new(4, USUAL), Instant::now());
         let late = start + LEAST_TIME;
         assert_eq!(slots.enter(0, address(1), start), Ok(None));
@@ -169,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_hoard_keeps_its_least_time_and_who_does_makes_room_at_once() {
+    fn only_hoarding_addresses_lose_slots_before_the_least_time() {
         let (mut slots, start) = (HandshakeSlots::new(2, USUAL), Instant::now());
         assert_eq!(slots.enter(0, address(1), start), Ok(None));
         assert_eq!(slots.enter(1, address(1), start), Ok(None));
@@ -190,7 +176,7 @@ mod tests {
         /// In any sequence: slots are never exceeded, counts are right, and an address within its
         /// share is never evicted before its least time.
         #[test]
-        fn slots_hold_whatever_comes(
+        fn slots_keep_their_invariants(
             slots in 1usize..20,
             steps in prop::collection::vec((0u8..6, any::<bool>(), 0u64..700), 1..200),
         ) {

@@ -7,12 +7,12 @@
 //!                  out of time: later with each byte that comes, up to a limit
 //! ```
 //!
-//! * [`HandshakeSlots`]: connections whose peer is not authenticated. When all are taken, the
+//! * `HandshakeSlots`: connections whose peer is not authenticated. When all are taken, the
 //!   oldest of the address that holds most is evicted. A slow handshake has longer while half of
 //!   the slots are free ([`HandshakeDeadline`]).
-//! * [`ConnectionPool`]: connections of authenticated peers, limited in total and per peer. Peers
+//! * `ConnectionPool`: connections of authenticated peers, limited in total and per peer. Peers
 //!   of another kind (servers, operators) have their own pool.
-//! * [`RefusalSummary`]: log lines for refusals and broken connections, at most one a minute.
+//! * `RefusalSummary`: log lines for refusals and broken connections, at most one a minute.
 //! * [`Admission`] holds them under one lock. [`ThreadedListener`] accepts for programs with a
 //!   thread for each connection; programs with an async runtime wait for
 //!   [`ConnectionSlot::evicted`] beside their work.
@@ -35,10 +35,9 @@ pub use admission::{Admission, Busy, ConnectionSlot, Counts, Limits, Refusal};
 pub use deadline::HandshakeDeadline;
 pub use eviction::Evicted;
 pub use files::{handshake_slots, raise_open_files};
-pub use handshakes::{HandshakeSlots, LEAST_TIME};
-pub use pools::{ConnectionPool, Full, LEAST_IDLE, Peer, PoolLimits};
-pub use refusals::{RefusalReason, RefusalSummary};
-pub use threaded::{Accepting, Incoming, ThreadedListener, listen};
+pub use pools::{Full, Peer, PoolLimits};
+pub use refusals::RefusalReason;
+pub use threaded::{Accepting, Incoming, ThreadedListener};
 
 /// Id of a connection within a process; ids grow.
 pub type ConnectionId = u64;

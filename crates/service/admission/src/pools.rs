@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// An authenticated connection may be idle this long between two requests without being evicted.
-pub const LEAST_IDLE: Duration = Duration::from_secs(5);
+const LEAST_IDLE: Duration = Duration::from_secs(5);
 
 /// Fingerprint of a peer's key.
 pub type Peer = [u8; 32];
@@ -33,44 +33,35 @@ pub enum Full {
 
 struct Entry {
     peer: Peer,
-    /// Requests in work.
     busy: u32,
     /// Time since when no request is in work.
     idle_since: Instant,
 }
 
 impl Entry {
-    /// Whether the connection has been idle for long enough to be evicted.
     fn is_idle(&self, now: Instant) -> bool {
         self.busy == 0 && now >= self.idle_since + LEAST_IDLE
     }
 }
 
 /// Connections of authenticated peers of one kind.
-pub struct ConnectionPool {
+pub(crate) struct ConnectionPool {
     limits: PoolLimits,
     entries: BTreeMap<ConnectionId, Entry>,
     by_peer: CountsByOwner<Peer>,
 }
 
 impl ConnectionPool {
-    /// An empty pool.
-    #[must_use]
-    pub fn new(limits: PoolLimits) -> Self {
+    pub(crate) fn new(limits: PoolLimits) -> Self {
         Self { limits, entries: BTreeMap::new(), by_peer: CountsByOwner::default() }
     }
 
-    /// Number of connections.
-    #[must_use]
-    pub fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.entries.len()
     }
 
     /// Adds a connection; returns the connection that was evicted for it, if any.
-    ///
-    /// # Errors
-    /// [`Full`]: there is no room, and no connection may be evicted.
-    pub fn enter(&mut self, id: ConnectionId, peer: Peer, now: Instant) -> Result<Option<ConnectionId>, Full> {
+    pub(crate) fn enter(&mut self, id: ConnectionId, peer: Peer, now: Instant) -> Result<Option<ConnectionId>, Full> {
         let held_by_peer = self.by_peer.get(&peer);
         if held_by_peer >= self.limits.per_peer {
             return Err(Full::Peer);
@@ -85,22 +76,20 @@ impl ConnectionPool {
         Ok(evicted)
     }
 
-    /// Removes a connection; false if it was not in the pool.
-    pub fn leave(&mut self, id: ConnectionId) -> bool {
+    /// Returns false if the connection was not in the pool.
+    pub(crate) fn leave(&mut self, id: ConnectionId) -> bool {
         let Some(Entry { peer, .. }) = self.entries.remove(&id) else { return false };
         self.by_peer.remove(&peer);
         true
     }
 
-    /// Notes the start of a request: the connection is not idle.
-    pub fn begin(&mut self, id: ConnectionId) {
+    pub(crate) fn begin_request(&mut self, id: ConnectionId) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.busy += 1;
         }
     }
 
-    /// Notes the end of a request.
-    pub fn end(&mut self, id: ConnectionId, now: Instant) {
+    pub(crate) fn end_request(&mut self, id: ConnectionId, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.busy = entry.busy.saturating_sub(1);
             entry.idle_since = now;
@@ -130,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_counted_in_all_and_for_each_peer() {
+    fn limits_connections_in_total_and_per_peer() {
         let (mut pool, now) = (pool(3, 2), Instant::now());
         assert!(pool.enter(1, A, now).is_ok());
         assert!(pool.enter(2, A, now).is_ok());
         assert_eq!(pool.enter(3, A, now), Err(Full::Peer));
         assert_eq!(pool.enter(4, B, now), Ok(None));
-        assert_eq!(pool.enter(5, [3; 32], now), Err(Full::Pool), "nobody is idle for long enough");
+        assert_eq!(pool.enter(5, [3; 32], now), Err(Full::Pool));
         assert!(pool.leave(2));
         assert!(!pool.leave(2));
         assert!(pool.taken() == 2);
@@ -144,26 +133,26 @@ mod tests {
     }
 
     #[test]
-    fn who_hoards_idle_connections_makes_room_for_who_has_none() {
+    fn evicts_idle_connections_of_the_peer_that_holds_most() {
         let (mut pool, start) = (pool(4, 4), Instant::now());
         for (id, seconds) in [(1, 3), (2, 1), (3, 2), (4, 0)] {
             pool.enter(id, A, start + Duration::from_secs(seconds)).unwrap();
         }
         let later = start + Duration::from_secs(60);
         // The oldest connection has a request in work.
-        pool.begin(4);
+        pool.begin_request(4);
         assert_eq!(pool.enter(5, B, start + LEAST_IDLE), Err(Full::Pool));
         assert_eq!(pool.enter(5, B, later), Ok(Some(2)));
-        assert_eq!(pool.enter(6, B, later), Ok(Some(3)), "two against two are fair");
+        assert_eq!(pool.enter(6, B, later), Ok(Some(3)));
         assert_eq!(pool.enter(7, B, later), Err(Full::Pool));
-        pool.end(4, later);
-        assert_eq!(pool.enter(7, [3; 32], later), Ok(Some(1)), "who has just ended is not idle");
+        pool.end_request(4, later);
+        assert_eq!(pool.enter(7, [3; 32], later), Ok(Some(1)));
     }
 
     proptest! {
         /// Limits always hold, and no peer loses a connection to a peer that would then hold more.
         #[test]
-        fn pools_hold_whatever_comes(
+        fn pools_keep_their_invariants(
             (connections, per_peer) in (1usize..12, 1usize..8),
             steps in prop::collection::vec((0u8..5, 0u8..4, 0u64..4000), 1..200),
         ) {
@@ -173,8 +162,8 @@ mod tests {
                 now += Duration::from_millis(ms);
                 let index = ms as usize % held.len().max(1);
                 match (action, held.get_mut(index)) {
-                    (1, Some(entry)) => { entry.2 += 1; pool.begin(entry.0); }
-                    (2, Some(entry)) => { entry.2 = entry.2.saturating_sub(1); pool.end(entry.0, now); }
+                    (1, Some(entry)) => { entry.2 += 1; pool.begin_request(entry.0); }
+                    (2, Some(entry)) => { entry.2 = entry.2.saturating_sub(1); pool.end_request(entry.0, now); }
                     (3, Some(_)) => prop_assert!(pool.leave(held.remove(index).0)),
                     _ => {
                         let peer = [peer; 32];

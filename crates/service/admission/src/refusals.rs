@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Time between two log lines.
-const EVERY: Duration = Duration::from_secs(60);
-/// Most addresses that are counted separately.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_ADDRESSES: usize = 1024;
 
 /// Most characters of the description of a refusal, which peers can influence.
@@ -17,7 +16,7 @@ pub type RefusalReason = &'static str;
 
 /// Refusals that are counted but not logged yet.
 #[derive(Default)]
-pub struct RefusalSummary {
+pub(crate) struct RefusalSummary {
     /// When the next line may be logged.
     quiet_until: Option<Instant>,
     kinds: BTreeMap<RefusalReason, u64>,
@@ -27,7 +26,7 @@ pub struct RefusalSummary {
 
 impl RefusalSummary {
     /// Counts a refusal; returns the line to log now, if any.
-    pub fn count(
+    pub(crate) fn count(
         &mut self,
         now: Instant,
         kind: RefusalReason,
@@ -38,41 +37,37 @@ impl RefusalSummary {
             detail.truncate(end);
         }
         if self.quiet_until.is_none() {
-            self.quiet_until = Some(now + EVERY);
+            self.quiet_until = Some(now + LINE_INTERVAL);
             return Some(format!(
                 "refused: {detail} (of what else is refused within {} s, one line follows)",
-                EVERY.as_secs()
+                LINE_INTERVAL.as_secs()
             ));
         }
         *self.kinds.entry(kind).or_default() += 1;
         self.last = detail;
-        if let Some(address) = address {
-            let address_count = self.addresses.len();
-            match self.addresses.get_mut(&address) {
-                Some(count) => *count += 1,
-                None if address_count < MAX_ADDRESSES => drop(self.addresses.insert(address, 1)),
-                None => {}
-            }
+        if let Some(address) = address
+            && (self.addresses.len() < MAX_ADDRESSES || self.addresses.contains_key(&address))
+        {
+            *self.addresses.entry(address).or_default() += 1;
         }
         None
     }
 
     /// When [`sum_up`](Self::sum_up) is due.
-    #[must_use]
-    pub fn alarm(&self) -> Option<Instant> {
+    pub(crate) fn alarm(&self) -> Option<Instant> {
         self.quiet_until
     }
 
     /// Returns the line for the counted refusals, if it is due and there are any.
-    pub fn sum_up(&mut self, now: Instant) -> Option<String> {
+    pub(crate) fn sum_up(&mut self, now: Instant) -> Option<String> {
         self.quiet_until.filter(|end| *end <= now)?;
-        let line = self.told();
-        self.quiet_until = line.is_some().then(|| now + EVERY);
+        let line = self.take_line();
+        self.quiet_until = line.is_some().then(|| now + LINE_INTERVAL);
         line
     }
 
     /// Returns the line for the counted refusals, if there are any.
-    pub fn told(&mut self) -> Option<String> {
+    pub(crate) fn take_line(&mut self) -> Option<String> {
         let Self { kinds, addresses, last, .. } = std::mem::take(self);
         if kinds.is_empty() {
             return None;
@@ -91,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_one_line_a_minute() {
+    fn logs_a_flood_in_one_line_a_minute() {
         let (start, mut lines) = (Instant::now(), Vec::new());
         let mut refusals = RefusalSummary::default();
         assert!(refusals.alarm().is_none());
@@ -112,7 +107,7 @@ mod tests {
         let end = refusals.alarm().unwrap();
         assert!(refusals.sum_up(end).unwrap().starts_with("refused 60000 times"));
         // A quiet minute logs nothing, and the next refusal is logged at once.
-        assert_eq!(refusals.sum_up(end + EVERY), None);
-        assert!(refusals.count(end + EVERY, "strangers", None, "new".into()).unwrap().contains("new"));
+        assert_eq!(refusals.sum_up(end + LINE_INTERVAL), None);
+        assert!(refusals.count(end + LINE_INTERVAL, "strangers", None, "new".into()).unwrap().contains("new"));
     }
 }

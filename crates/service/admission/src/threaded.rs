@@ -13,13 +13,9 @@ const BACKLOG: i32 = 1024;
 /// How long accepting pauses when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Stack of a connection's thread; the system commits it page by page.
-const STACK: usize = 2 << 20;
+const STACK_BYTES: usize = 2 << 20;
 
-/// Listens on a socket that does not block, with a queue long enough for a flood.
-///
-/// # Errors
-/// The address cannot be listened on.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -86,7 +82,7 @@ impl ThreadedListener {
         self.admission.close();
     }
 
-    /// Waits for a connection, for the next log line, or for `within` at most.
+    /// Waits for a connection or the next log line, for `within` at most.
     fn wait(&self, within: Duration) {
         let alarm = self.admission.alarm().map(|due| due.saturating_duration_since(Instant::now()));
         let wait = alarm.map_or(within, |alarm| within.min(alarm)).max(Duration::from_millis(1));
@@ -112,7 +108,7 @@ impl ThreadedListener {
         };
         slot.close_on_eviction(socket);
         let (handler, incoming) = (Arc::clone(serve), Incoming { stream, from: address, slot });
-        let builder = thread::Builder::new().name(self.thread.into()).stack_size(STACK);
+        let builder = thread::Builder::new().name(self.thread.into()).stack_size(STACK_BYTES);
         if let Err(e) = builder.spawn(move || handler(incoming)) {
             self.count_refusal(format!("starting a thread: {e}"));
         }
@@ -127,7 +123,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn silent_connections_make_room_and_nobody_waits_for_them() {
+    fn silent_connections_make_room_for_others() {
         let pools = vec![PoolLimits { connections: 1, per_peer: 1 }];
         let admission = Admission::new(Limits { handshakes: 4, handshake_timeout: Duration::from_secs(60), pools });
         let listener = ThreadedListener::bind("127.0.0.1:0".parse().unwrap(), admission.clone(), "test").unwrap();

@@ -103,7 +103,6 @@ fn parse_targets(text: Option<&OsStr>) -> io::Result<Targets> {
     })
 }
 
-/// An item for the writing thread.
 enum Item {
     Line(Vec<u8>),
     /// Asks for a reply when all items before this one are written.
@@ -180,7 +179,6 @@ impl Drop for Log {
     }
 }
 
-/// The queue of the writing thread.
 #[derive(Clone)]
 struct Queue {
     sender: SyncSender<Item>,

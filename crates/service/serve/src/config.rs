@@ -165,7 +165,6 @@ impl ServerConfig {
         self.pool > 0 && self.dealings > 0 && self.store.is_some() && self.resources.dealer.is_some()
     }
 
-    /// Limits that are combined with the machine's load.
     pub(crate) fn limits(&self) -> Limits {
         let widest = self.threads as u32;
         Limits { cores: (self.cores as u32).max(widest), widest, memory: self.job_memory, resident: self.resident }

@@ -43,19 +43,18 @@ const KEEP_WORKER: Duration = Duration::from_secs(2);
 /// How long [`ServerHandle::shutdown`] waits beyond the grace.
 const BEYOND_GRACE: Duration = Duration::from_secs(10);
 
-/// Each takes a file descriptor and, once the peer has sent something, a second one and the state of
-/// a handshake.
+/// Each takes a file descriptor and, once the peer has sent something, another and the state of a
+/// handshake.
 const MAX_HANDSHAKE_SLOTS: usize = 1024;
 const MIN_HANDSHAKE_SLOTS: u64 = 16;
 /// File descriptors of a handshake slot.
 const HANDSHAKE_FILES: u64 = 2;
 /// File descriptors of a client with a job.
 const CLIENT_FILES: u64 = 3;
-/// File descriptors for everything else.
 const OTHER_FILES: u64 = 64;
 
-/// Returns the number of handshake slots beside `clients` clients and `single` uses of one
-/// descriptor each (control connections, halves in pools), if the process may open `limit` files.
+/// Handshake slots beside `clients` clients and `single` uses of one descriptor each (control
+/// connections, halves in pools), if the process may open `limit` files.
 fn handshake_slots(clients: usize, single: usize, limit: Option<u64>) -> Result<usize, ServeError> {
     let besides = (single as u64).saturating_add(OTHER_FILES + HANDSHAKE_FILES * MIN_HANDSHAKE_SLOTS);
     let needed = CLIENT_FILES.saturating_mul(clients as u64).saturating_add(besides);
@@ -76,8 +75,7 @@ fn handshake_slots(clients: usize, single: usize, limit: Option<u64>) -> Result<
     }
 }
 
-/// Connections that the system queues until they are accepted. With a shorter queue, a flood of
-/// connections would crowd out clients.
+/// With a shorter queue, a flood of connections would crowd out clients.
 const BACKLOG: u32 = 1024;
 
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -226,7 +224,7 @@ impl Server {
         let driver = Driver::new(&config, parts)?;
         let tls = watch::Sender::new(Handshakes::new(&config.tls, config.max_control));
         let marks = Marks::from_env("server");
-        let (reloads, reload_requests) = channel(reload::WAITING);
+        let (reloads, reload_requests) = channel(reload::MAX_WAITING_RELOADS);
         let shared =
             Shared { config, catalog, store, marks, rules, usage, tls, admission, reloads, metrics, events: sender };
         let shared = Arc::new(shared);

@@ -32,7 +32,6 @@ pub(crate) fn limits(config: &ServerConfig, handshakes: usize) -> Limits {
     Limits { handshakes, handshake_timeout, pools: vec![clients, control, control] }
 }
 
-/// TLS configuration for new connections.
 pub(crate) struct Handshakes {
     pub(crate) config: Arc<rustls::ServerConfig>,
     /// Validity of its certificates, by name, if readable.
@@ -61,15 +60,12 @@ impl Handshakes {
 
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
-    /// Models on offer; only the driver changes them.
     pub(crate) catalog: watch::Receiver<Arc<Catalog>>,
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) marks: Marks,
-    /// Access rules; only the driver changes them.
     pub(crate) rules: watch::Receiver<Arc<Rules>>,
     /// Stored counts of answers; without a folder, the driver alone counts.
     pub(crate) usage: Option<Usage>,
-    /// TLS configuration of new connections; only a reload changes it.
     pub(crate) tls: watch::Sender<Handshakes>,
     pub(crate) admission: Admission,
     pub(crate) reloads: Sender<AskReload>,
@@ -82,8 +78,7 @@ impl Shared {
         self.rules.borrow().rule_for(client).allows(model, self.catalog().reveals_class_alone(model))
     }
 
-    /// The largest batch that a client may run: it must fit its rate and its quota of a day, as
-    /// each input counts.
+    /// The largest batch that fits a client's rate and its quota of a day, as each input counts.
     pub(crate) fn max_inputs(&self, client: ClientId) -> usize {
         let rules = self.rules.borrow();
         let rule = rules.rule_for(client);

@@ -15,19 +15,16 @@ use tacit_store::Serial;
 const MAX_BYTES: u64 = 4 << 20;
 /// Most characters of a client's name in the file.
 const MAX_NAME: usize = 64;
-/// Most characters of a line quoted in an error.
-const SHOWN: usize = 120;
+/// Most characters of a line in an error.
+const MAX_SHOWN: usize = 120;
 
-/// Why a revoked client is not served.
 pub(crate) const REVOKED: &str = "this client's access was revoked; ask whoever runs this server";
-/// Why a revoked certificate is refused; its client may be served with another certificate.
 pub(crate) const CERTIFICATE_REVOKED: &str =
     "this certificate was revoked, by its serial number; ask whoever runs this server for another";
 
-/// Why a revoked helper is not served.
 const HELPER_REVOKED: &str = "this helper's access was revoked; ask whoever runs this server";
 
-/// The file's contents.
+/// The file of access rules.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -39,7 +36,6 @@ struct Written {
     client: BTreeMap<Fingerprint, Entry>,
 }
 
-/// Certificates that are refused, by serial number.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Revoked {
@@ -72,7 +68,6 @@ struct Entry {
 /// What answers may reveal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 enum Answers {
-    /// All that the model reveals.
     #[default]
     #[serde(rename = "all")]
     All,
@@ -132,7 +127,6 @@ impl Rule {
 pub(crate) struct Rules {
     default: Rule,
     clients: HashMap<ClientId, Rule>,
-    /// Revoked certificates.
     serials: BTreeSet<Serial>,
 }
 
@@ -168,7 +162,7 @@ impl Rules {
         }
     }
 
-    /// Why the holder of this certificate is refused; `None` if it is not. A helper is refused if
+    /// Why the holder of this certificate is refused, `None` if it is not. A helper is refused if
     /// its own fingerprint or its client is revoked.
     pub(crate) fn reason_to_refuse(&self, identity: &CertificateIdentity) -> Option<&'static str> {
         match identity.helper {
@@ -185,7 +179,6 @@ impl Rules {
         self.iter().any(|rule| rule.per_day.is_some())
     }
 
-    /// Models that the rules name.
     pub(crate) fn models(&self) -> BTreeSet<&str> {
         self.iter().filter_map(|rule| rule.models.as_deref()).flatten().map(String::as_str).collect()
     }
@@ -222,7 +215,7 @@ fn format_error(text: &str, error: &toml::de::Error) -> String {
     let Some(span) = error.span() else { return message };
     let preceding = text.get(..span.start).unwrap_or(text);
     let number = preceding.matches('\n').count();
-    let line: String = text.lines().nth(number).unwrap_or_default().trim().chars().take(SHOWN).collect();
+    let line: String = text.lines().nth(number).unwrap_or_default().trim().chars().take(MAX_SHOWN).collect();
     format!("line {}, `{line}`: {message}", number + 1)
 }
 

@@ -17,12 +17,9 @@ use tokio::time::{sleep_until, timeout_at};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};
 
-/// What was attempted, in errors: the system refuses to watch a socket.
 pub(crate) const WATCHING: &str = "watching a connection";
-/// What was waited for first, in errors.
 const HANDSHAKE: &str = "the TLS handshake";
 
-/// A connection whose peer has proved a certificate.
 pub(crate) struct AuthenticatedConnection {
     pub(crate) stream: TlsStream<Counted>,
     /// The key's owner.
@@ -34,10 +31,7 @@ pub(crate) struct AuthenticatedConnection {
 }
 
 impl AuthenticatedConnection {
-    /// Whether the peer speaks HTTP.
-    ///
-    /// # Errors
-    /// If a helper speaks HTTP: helpers may not.
+    /// Helpers may not speak HTTP.
     pub(crate) fn speaks_http(&self) -> Result<bool, ServeError> {
         match (self.stream.get_ref().1.alpn_protocol(), self.role) {
             (Some(HTTP_1 | HTTP_2), Role::Helper { .. }) => {

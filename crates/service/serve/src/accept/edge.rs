@@ -28,23 +28,17 @@ use tokio::time::{sleep, sleep_until, timeout_at};
 use tokio_rustls::server::TlsStream;
 
 /// How long accepting pauses after the system failed to accept a connection.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A timeout longer than any wait for a turn.
 const ONE_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Farewell to a client when the server stops.
-const STOPS: &str = "the server is being stopped; connect again when it runs";
-/// Reason of a refusal: clients that connected while the server stopped.
+const STOPPING: &str = "the server is being stopped; connect again when it runs";
 const TOO_LATE: RefusalReason = "of clients that came too late";
-/// Farewell to a client whose idle connection was evicted.
 const GAVE_WAY: &str =
     "all places are taken, and an idle connection of yours gave way to another client's; connect again";
-/// Farewell to a client that sent no request within the idle timeout.
-const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
+const IDLE_TOO_LONG: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
 
-/// Detail of the error for a message that is late.
-const OVER: &str = "the time for it is over";
+const TIME_IS_OVER: &str = "the time for it is over";
 
-/// Accepts connections until the server stops.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
     let control = Control::new(shared.clone(), stop.clone());
     loop {
@@ -58,7 +52,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
             Err(e) => {
                 // For example out of memory: connections that close free resources.
                 shared.refused("that could not be accepted", None, format!("accepting a connection: {e}"));
-                sleep(PAUSE).await;
+                sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
@@ -73,8 +67,8 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
     }
 }
 
-/// Returns a handshake slot as soon as one is free; `None` if the server stops. Other connections
-/// wait in the system's accept queue meanwhile.
+/// Waits until a handshake slot is free; `None` if the server stops. Meanwhile, other connections
+/// wait in the system's accept queue.
 async fn get_slot(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiver<bool>) -> Option<ConnectionSlot> {
     loop {
         let retry_at = match shared.admission.admit(address.ip()) {
@@ -138,7 +132,7 @@ async fn serve_connection(
     let closer = connection.closer(closer);
     let admitted = shared.ask(|reply| Event::Greeted { number, identity, closer, reply }).await;
     // No answer means that the driver has ended, so the server stops.
-    if let Err(TurnedAway { kind, reason }) = admitted.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPS })) {
+    if let Err(TurnedAway { kind, reason }) = admitted.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPPING })) {
         shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
         close_with_farewell(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
         return;
@@ -172,7 +166,6 @@ async fn close_with_farewell(mut connection: Connection, last: Option<Reply>) {
     }
 }
 
-/// A connection whose client is authenticated.
 struct Greeted {
     channel: Channel,
     identity: CertificateIdentity,
@@ -180,7 +173,6 @@ struct Greeted {
     closer: std::net::TcpStream,
 }
 
-/// A peer that has proved its certificate.
 enum Arrival {
     Client(Box<Greeted>),
     Visitor(Box<Visitor>),
@@ -239,7 +231,6 @@ fn unwatch(watched: TcpStream) -> Result<std::net::TcpStream, ServeError> {
     Ok(copy)
 }
 
-/// Waits until bytes have arrived or the connection has ended.
 async fn readable(watched: &TcpStream, end: Instant, late: impl FnOnce() -> ServeError) -> Result<(), ServeError> {
     let ready = timeout_at(end.into(), watched.readable()).await.map_err(|_| late())?;
     ready.map_err(ServeError::system(WATCHING))
@@ -259,7 +250,6 @@ fn try_read<T>(watched: &TcpStream, read: impl FnOnce() -> Result<Option<T>, Net
     result
 }
 
-/// A message that a task waits for without a thread.
 struct ExpectedMessage {
     tag: Tag,
     max: usize,
@@ -267,9 +257,10 @@ struct ExpectedMessage {
 }
 
 enum MessageDeadline {
-    /// Deadline of a peer that has not sent its hello.
+    /// Until the hello of a peer has arrived.
     Moves(HandshakeDeadline),
-    /// Deadline of a request; the `Duration` replaces it once the first bytes have arrived.
+    /// Until a request has arrived; the `Duration` replaces the time once the first bytes have
+    /// arrived.
     Idle(Instant, Option<Duration>),
 }
 
@@ -284,7 +275,7 @@ impl MessageDeadline {
     fn late_error(&self, awaited: &str) -> ServeError {
         match self {
             Self::Moves(deadline) => late_error(awaited, deadline),
-            Self::Idle(..) => stalled_error(awaited, OVER.into()),
+            Self::Idle(..) => stalled_error(awaited, TIME_IS_OVER.into()),
         }
     }
 
@@ -331,7 +322,7 @@ async fn serve(
         let offered = connection.offered().cloned();
         let request = tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPS), Ok(())),
+            _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPPING), Ok(())),
             () = wait_until_withdrawn(&mut catalog, offered) => break (goodbye(WITHDRAWN), Ok(())),
             () = guard.slot().evicted() => break (goodbye(GAVE_WAY), Ok(())),
             request = next_request(shared, &mut connection.channel, &watched) => request,
@@ -339,7 +330,7 @@ async fn serve(
         let request = match request {
             Ok(None | Some(Request::Bye)) => break (None, Ok(())),
             Ok(Some(request)) => request,
-            Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(SILENT), Err(e)),
+            Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(IDLE_TOO_LONG), Err(e)),
             Err(e) => break (None, Err(e)),
         };
         let _busy = guard.slot().begin_request();
@@ -351,7 +342,7 @@ async fn serve(
         let waited = wait(shared, connection, watched, is_phase, decision).await?;
         (connection, watched) = (waited.connection, waited.watched);
         let decision = match waited.decision {
-            Ok(None | Some(Decision::Close)) => break (goodbye(STOPS), Ok(())),
+            Ok(None | Some(Decision::Close)) => break (goodbye(STOPPING), Ok(())),
             // Refused because the model was withdrawn: all later requests would be refused, too.
             Ok(Some(Decision::Refuse(_))) if is_withdrawn(shared, &connection) => break (goodbye(WITHDRAWN), Ok(())),
             Ok(Some(decision)) => decision,
@@ -368,8 +359,8 @@ async fn serve(
     result
 }
 
-/// Has a worker carry out a decision. Returns the connection, and its socket if the connection
-/// continues. A job that panics ends the connection.
+/// Has a worker carry out a decision. Returns the connection, and its socket unless the connection
+/// ends. A job that panics ends the connection.
 async fn work(
     guard: &ConnectionGuard,
     mut connection: Connection,
@@ -408,7 +399,6 @@ fn is_withdrawn(shared: &Shared, connection: &Connection) -> bool {
     connection.offered().is_some_and(|offered| !shared.catalog.borrow().is_offered(offered))
 }
 
-/// A connection after waiting for its turn.
 struct WaitResult {
     connection: Connection,
     watched: TcpStream,
@@ -416,8 +406,8 @@ struct WaitResult {
     decision: Result<Option<Decision>, ServeError>,
 }
 
-/// Waits until the driver has decided or the client leaves. During a long wait for a turn, the
-/// client gets a sign of life at intervals.
+/// Waits until the driver has decided or the client leaves. Meanwhile, the client gets signs of
+/// life.
 async fn wait(
     shared: &Shared,
     mut connection: Connection,
@@ -452,7 +442,7 @@ async fn wait(
 async fn wait_until_left(channel: &mut Channel, watched: &TcpStream) -> ServeError {
     let never = Instant::now() + ONE_YEAR;
     loop {
-        if let Err(e) = readable(watched, never, || stalled_error("a client", OVER.into())).await {
+        if let Err(e) = readable(watched, never, || stalled_error("a client", TIME_IS_OVER.into())).await {
             return e;
         }
         match try_read(watched, || channel.try_recv(REQUEST, MAX_REQUEST_BYTES)) {

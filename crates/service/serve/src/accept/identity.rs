@@ -8,11 +8,9 @@ use tacit_client::wire::Request;
 use tacit_ids::ClientId;
 use tacit_store::{Role, Serial};
 
-/// Why a helper is refused what clients may do.
 const MATERIAL_ALONE: &str = "this certificate is a helper's: it makes stored material in its owner's place, with back ends whose \
                               material two parties make, and nothing else";
 
-/// What a peer's certificate says of its holder.
 #[derive(Clone)]
 pub(crate) struct CertificateIdentity {
     /// The client whose rights, quotas and material count: for a helper, its owner.
@@ -20,7 +18,7 @@ pub(crate) struct CertificateIdentity {
     pub(crate) serial: Serial,
     /// The helper's own key, if the certificate is a helper's.
     pub(crate) helper: Option<ClientId>,
-    /// The holder's name in the certificate, for people; empty if it has none.
+    /// For people; empty if the certificate has none.
     pub(crate) name: Arc<str>,
 }
 
@@ -52,8 +50,8 @@ impl CertificateIdentity {
         }
     }
 
-    /// Refuses a helper everything but opening a model that its owner may use, the setup, and
-    /// material that both parties store.
+    /// Refuses a helper everything but opening a model, the setup, and material that both parties
+    /// store.
     pub(crate) fn check(&self, request: &Request, offered: Option<&Arc<Offered>>) -> Result<(), ServeError> {
         let is_granted = match request {
             Request::Open { .. } | Request::Bye => true,

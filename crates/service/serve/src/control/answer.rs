@@ -30,7 +30,6 @@ impl Peer {
     }
 }
 
-/// An error answer: HTTP status and reason.
 pub(crate) struct Refusal {
     status: StatusCode,
     error: String,

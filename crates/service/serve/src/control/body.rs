@@ -7,7 +7,6 @@ use tokio::time::timeout;
 
 pub(crate) struct BodyLimits {
     pub(crate) bytes: usize,
-    /// The time in which it must arrive.
     pub(crate) patience: Duration,
 }
 

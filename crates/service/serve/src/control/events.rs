@@ -39,7 +39,6 @@ pub(super) fn stream(state: Arc<State>, place: OwnedSemaphorePermit) -> Body {
     Body::new(Pieces(receiver))
 }
 
-/// Sends a snapshot at intervals until the reader leaves or the server stops.
 async fn produce(state: &State, sender: &Sender<Bytes>) {
     let mut stop = state.stop.clone();
     while let Some(snapshot) = state.snapshot().await {

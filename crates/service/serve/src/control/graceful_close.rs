@@ -28,7 +28,6 @@ impl GracefulStream {
         Self { stream, patience: None }
     }
 
-    /// Whether the TLS handshake agreed on HTTP/2.
     pub(crate) fn is_http_2(&self) -> bool {
         self.stream.get_ref().1.alpn_protocol() == Some(HTTP_2)
     }

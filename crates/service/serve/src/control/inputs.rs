@@ -25,7 +25,6 @@ use tokio::time::sleep;
 type SharedState = Shares<Arc<State>>;
 type RequestPeer = Extension<Peer>;
 
-/// Longest name of a model or back end, in bytes.
 const MAX_NAME: usize = 256;
 /// Most inputs of a notice; a server runs fewer as one batch.
 const MAX_INPUTS: u32 = 1024;
@@ -34,7 +33,7 @@ const MAX_SECONDS: f64 = 604_800.0;
 /// Longest wait for a turn, in seconds.
 pub(super) const MAX_WAIT_S: u64 = 60;
 /// How often a waiting request marks its connection as alive.
-const BEAT: Duration = Duration::from_secs(1);
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -193,7 +192,7 @@ pub(super) async fn look(
                 return Ok(json(&describe(name, &current)));
             }
             // A connection with a waiting request is not idle.
-            () = sleep(BEAT.min(deadline.saturating_duration_since(Instant::now()))) => keepalive.beat(),
+            () = sleep(BEAT_INTERVAL.min(deadline.saturating_duration_since(Instant::now()))) => keepalive.beat(),
         }
     }
     Ok(json(&describe(name, &first)))

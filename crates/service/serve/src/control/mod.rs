@@ -36,7 +36,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-/// Largest head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Largest body of a request, in bytes.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
@@ -45,7 +44,6 @@ const MAX_STREAMS: u32 = 16;
 /// Time for answers under way when the server stops, and for sending a refusal.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// An authenticated connection that speaks HTTP.
 pub(crate) struct Visitor {
     pub(crate) connection: AuthenticatedConnection,
     pub(crate) address: SocketAddr,
@@ -64,8 +62,7 @@ impl Control {
         Self { shared, stop, router }
     }
 
-    /// Serves a connection until it closes, is idle too long, is revoked or evicted, or the server
-    /// stops.
+    /// Serves a connection until one of its conditions ends it or its client is revoked.
     pub(crate) async fn serve(self, slot: &ConnectionSlot, visitor: Visitor) {
         let Visitor { connection: AuthenticatedConnection { stream, client, serial, role, name }, address } = visitor;
         let mut stream = GracefulStream::new(stream);
@@ -103,7 +100,6 @@ pub(crate) fn no_room(full: Full) -> &'static str {
     }
 }
 
-/// What ends a connection: idle time, the stop of the server, eviction of its slot.
 pub(crate) struct EndConditions<'a> {
     pub(crate) idle: Duration,
     pub(crate) stop: watch::Receiver<bool>,

@@ -2,7 +2,6 @@
 use serde::Deserialize;
 use tacit_sched::policy::PolicySpec;
 
-/// Longest name of a policy, in bytes.
 const MAX_NAME: usize = 64;
 
 #[derive(Deserialize)]

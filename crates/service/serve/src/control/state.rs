@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 
 /// Most event streams at the same time.
-const STREAMS: usize = 32;
+const MAX_STREAMS: usize = 32;
 /// Longest time that a snapshot is reused, so that many simultaneous requests cost the driver one.
-const FRESH: Duration = Duration::from_millis(100);
+const MAX_SNAPSHOT_AGE: Duration = Duration::from_millis(100);
 
 pub(super) struct State {
     pub(super) shared: Arc<Shared>,
@@ -23,14 +23,14 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(shared: Arc<Shared>, stop: watch::Receiver<bool>) -> Self {
-        Self { shared, stop, latest: Mutex::new(None), streams: Arc::new(Semaphore::new(STREAMS)) }
+        Self { shared, stop, latest: Mutex::new(None), streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
     }
 
-    /// Returns a snapshot of the server at most [`FRESH`] old; `None` if the server has ended.
+    /// Returns a snapshot of the server at most [`MAX_SNAPSHOT_AGE`] old; `None` if the server has ended.
     pub(super) async fn snapshot(&self) -> Option<Arc<Snapshot>> {
         let mut latest = self.latest.lock().await;
         if let Some((taken_at, snapshot)) = &*latest
-            && taken_at.elapsed() < FRESH
+            && taken_at.elapsed() < MAX_SNAPSHOT_AGE
         {
             return Some(snapshot.clone());
         }
@@ -54,7 +54,7 @@ impl State {
         *self.latest.lock().await = None;
     }
 
-    /// Takes a permit for an event stream; `None` if all [`STREAMS`] are taken.
+    /// Takes a permit for an event stream; `None` if all [`MAX_STREAMS`] are taken.
     pub(super) fn watcher(&self) -> Option<OwnedSemaphorePermit> {
         self.streams.clone().try_acquire_owned().ok()
     }

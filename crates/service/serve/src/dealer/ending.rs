@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use tacit_backends::seam::Ticket;
 
 /// How long a stopping dealer waits for the client to fetch a material.
-const FETCH: Duration = Duration::from_secs(30);
+const FETCH_TIME: Duration = Duration::from_secs(30);
 
-/// Whether a dealer is stopping, and what it still waits for.
 #[derive(Default)]
 pub(super) struct Ending {
     state: Mutex<State>,
@@ -17,9 +16,8 @@ pub(super) struct Ending {
 struct State {
     /// When waiting ends; `None` until `stop`.
     cut_at: Option<Instant>,
-    /// Requests that are being answered.
     running: usize,
-    /// Materials whose clients have not confirmed their half; with the time when the server had its
+    /// Materials whose clients have not confirmed their half, with the time when the server had its
     /// half.
     dealt: HashMap<Ticket, Option<Instant>>,
 }
@@ -27,7 +25,7 @@ struct State {
 impl State {
     fn forget_old(&mut self, now: Instant) {
         self.dealt
-            .retain(|_, dealt_at| dealt_at.is_none_or(|dealt_at| now.saturating_duration_since(dealt_at) < FETCH));
+            .retain(|_, dealt_at| dealt_at.is_none_or(|dealt_at| now.saturating_duration_since(dealt_at) < FETCH_TIME));
     }
 }
 
@@ -60,28 +58,25 @@ impl Ending {
         Running(self)
     }
 
-    /// Notes that a server is being sent its half of a material, whose client may fetch the other
-    /// half.
+    /// A server is being sent its half of a material, whose client may fetch the other half.
     pub(super) fn add_pending(&self, ticket: Ticket) {
         let mut state = self.state();
         state.forget_old(Instant::now());
         state.dealt.insert(ticket, None);
     }
 
-    /// Notes that the server has its half: the client has [`FETCH`] from now on.
+    /// The server has its half: the client has [`FETCH_TIME`] from now on.
     pub(super) fn start_fetch_time(&self, ticket: &Ticket) {
         if let Some(dealt_at) = self.state().dealt.get_mut(ticket) {
             *dealt_at = Some(Instant::now());
         }
     }
 
-    /// Forgets a material that no client will fetch any more.
     pub(super) fn remove_pending(&self, ticket: &Ticket) {
         self.state().dealt.remove(ticket);
     }
 }
 
-/// A request that is being answered.
 pub(super) struct Running<'a>(&'a Ending);
 
 impl Drop for Running<'_> {
@@ -114,7 +109,7 @@ mod tests {
         ending.remove_pending(&[1; 32]);
         drop(running);
         assert!(!ending.is_over(now), "one material is not fetched");
-        assert!(ending.is_over(now + 2 * FETCH), "nobody comes for it any more");
+        assert!(ending.is_over(now + 2 * FETCH_TIME), "nobody comes for it any more");
         ending.remove_pending(&[2; 32]);
         assert!(ending.is_over(now));
         let _running = ending.begin();

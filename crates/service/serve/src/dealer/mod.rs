@@ -125,9 +125,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// servers' slots.
 const CLIENTS: usize = 0;
 const SERVERS: usize = 1;
-/// Open files per connection.
 const FILES: u64 = 2;
-/// Open files for everything else.
 const OTHER_FILES: u64 = 64;
 
 /// Limits of connections. Handshake slots leave open files for half of the authenticated peers.
@@ -224,7 +222,6 @@ fn serve(shared: &Shared, incoming: Incoming) {
     }
 }
 
-/// An authenticated peer with a connection slot.
 struct AuthenticatedPeer {
     channel: Channel,
     party: Party,
@@ -263,7 +260,6 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     Ok(AuthenticatedPeer { channel, party, role, label })
 }
 
-/// Answers requests until the peer or the dealer ends.
 fn answer_requests(shared: &Shared, peer: AuthenticatedPeer, slot: &ConnectionSlot) -> Result<(), ServeError> {
     let AuthenticatedPeer { mut channel, party, role, .. } = peer;
     loop {

@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tacit_backends::dealer::Hidden;
 
 /// Numbers reserved at a time: a crash loses up to as many.
-const AHEAD: u64 = 4096;
+const RESERVED_AHEAD: u64 = 4096;
 
 /// Takes over random matrices from the table `hidden` of earlier versions, which noted no server:
 /// the server is set to zeros.
-const TAKE_OVER: &str = "BEGIN IMMEDIATE;
+const TAKE_OVER_SQL: &str = "BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS hidden (mask BLOB PRIMARY KEY, digest BLOB NOT NULL) WITHOUT ROWID;
     INSERT OR IGNORE INTO masks SELECT mask, digest, zeroblob(32) FROM hidden;
     DROP TABLE hidden;
@@ -21,7 +21,7 @@ const TAKE_OVER: &str = "BEGIN IMMEDIATE;
 /// Application id in the file's header: "tacn".
 const APPLICATION: i32 = 0x7461_636e;
 
-/// Whether a database is empty, or a dealer's; earlier versions set no application id.
+/// Whether a database is empty or a dealer's. Earlier versions set no application id.
 fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     Ok(application == APPLICATION || (application == 0 && (tables(db, "%")? == 0 || tables(db, "numbers")? == 1)))
@@ -53,7 +53,7 @@ impl Numbers {
         )
         .map_err(state_error(path))?;
         db.pragma_update(None, "application_id", APPLICATION).map_err(state_error(path))?;
-        db.execute_batch(TAKE_OVER).map_err(state_error(path))?;
+        db.execute_batch(TAKE_OVER_SQL).map_err(state_error(path))?;
         let first: i64 = db.query_row("SELECT next FROM numbers", [], |row| row.get(0)).map_err(state_error(path))?;
         let first = first.cast_unsigned();
         Ok((Self { ledger: Mutex::new((db, first)) }, first))
@@ -63,7 +63,6 @@ impl Numbers {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the random matrices noted in earlier runs.
     pub(crate) fn hidden(&self) -> Result<Vec<Hidden>, rusqlite::Error> {
         let ledger = self.lock();
         let mut rows = ledger.0.prepare("SELECT mask, digest, server FROM masks")?;
@@ -72,7 +71,6 @@ impl Numbers {
         rows.collect()
     }
 
-    /// Writes random matrices to the file, in one transaction.
     pub(crate) fn hide(&self, hidden: &[Hidden]) -> Result<(), rusqlite::Error> {
         let mut ledger = self.lock();
         let transaction = ledger.0.transaction()?;
@@ -87,7 +85,7 @@ impl Numbers {
         let mut ledger = self.lock();
         let (db, covered) = &mut *ledger;
         if next >= *covered {
-            let reserved = next + AHEAD;
+            let reserved = next + RESERVED_AHEAD;
             db.execute("UPDATE numbers SET next = ?1", params![reserved.cast_signed()])?;
             *covered = reserved;
         }
@@ -107,7 +105,7 @@ mod tests {
         for _ in 0..3 {
             let (numbers, first) = Numbers::open(&path).unwrap();
             assert!(first > last, "{first} after {last}");
-            for number in [first, first + 1, first + AHEAD, first + 2 * AHEAD] {
+            for number in [first, first + 1, first + RESERVED_AHEAD, first + 2 * RESERVED_AHEAD] {
                 numbers.cover(number).unwrap();
                 last = number;
             }

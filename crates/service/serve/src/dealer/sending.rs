@@ -4,11 +4,10 @@ use tacit_client::dealer::wire::{BYTES, PIECE};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-/// Takes the bytes of a half.
 type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
 /// Most bytes of a half that wait in this process for a slow reader; a transport would queue more.
-const UNSENT: usize = 4 * PIECE;
+const MAX_UNSENT_BYTES: usize = 4 * PIECE;
 
 /// Sends the bytes from `produce` in messages of [`PIECE`] bytes.
 pub(super) fn send_in_pieces(
@@ -26,7 +25,7 @@ pub(super) fn send_in_pieces(
                 buffer.clear();
                 unsent += PIECE;
             }
-            if unsent == UNSENT {
+            if unsent == MAX_UNSENT_BYTES {
                 channel.settle()?;
                 unsent = 0;
             }
@@ -98,6 +97,9 @@ mod tests {
         send_in_pieces(&mut channel, |sink| (0..64).try_for_each(|_| sink(&half))).unwrap();
         let (total, max_waiting) = (channel.total_traffic().sent, max_waiting.load(Relaxed));
         assert!(total > 64 << 20, "{max_waiting} of {total} bytes waited");
-        assert!((UNSENT..=UNSENT + PIECE).contains(&max_waiting), "{max_waiting} of {total} bytes waited");
+        assert!(
+            (MAX_UNSENT_BYTES..=MAX_UNSENT_BYTES + PIECE).contains(&max_waiting),
+            "{max_waiting} of {total} bytes waited"
+        );
     }
 }

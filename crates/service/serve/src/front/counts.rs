@@ -36,9 +36,8 @@ const FRONT: Kind = Kind {
 };
 const FOLDER: FolderKind = FolderKind::private("front", "answers of the day");
 /// Seconds between two notes of the clock.
-const NOTED_S: u64 = 3600;
+const CLOCK_INTERVAL_S: u64 = 3600;
 
-/// The stored counts of a day.
 #[derive(Default)]
 pub(super) struct StoredCounts {
     pub(super) day: i64,
@@ -88,7 +87,7 @@ impl Counts {
     }
 
     pub(super) fn note_clock(&mut self, now: i64) -> Result<(), ServeError> {
-        if self.noted.is_some_and(|noted| noted.abs_diff(now) < NOTED_S) {
+        if self.noted.is_some_and(|noted| noted.abs_diff(now) < CLOCK_INTERVAL_S) {
             return Ok(());
         }
         let result = self.db.execute("REPLACE INTO clock (one, seen) VALUES (1, ?)", [now]);

@@ -48,19 +48,17 @@ const OPERATORS: usize = 1;
 /// Connections of authenticated peers, by pool: nodes use the operators' pool.
 const POOLS: [PoolLimits; 2] =
     [PoolLimits { connections: 4096, per_peer: 16 }, PoolLimits { connections: 4096, per_peer: 2048 }];
-/// Most handshakes under way. Beyond that, the oldest one of the address that has the most is evicted,
-/// so that unauthenticated peers cannot block others.
+/// Beyond that, the oldest handshake of the address that has most is evicted, so that
+/// unauthenticated peers cannot block others.
 const MAX_HANDSHAKES: usize = 1024;
-/// How long a connection may send nothing after it is accepted.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Open files reserved for authenticated peers and everything else.
 const OTHER_FILES: u64 = 512;
-/// How long a connection may be idle.
-const IDLE: Duration = Duration::from_secs(120);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often the front checks whether a log line is due.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system is out of resources.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Configuration of a front.
 #[derive(Clone)]
@@ -121,7 +119,7 @@ impl Front {
             tls: config.tls.with_http(),
             admission: Admission::new(Limits {
                 handshakes: handshake_slots(MAX_HANDSHAKES, 1, OTHER_FILES),
-                handshake_timeout: HANDSHAKE,
+                handshake_timeout: HANDSHAKE_TIMEOUT,
                 pools: POOLS.to_vec(),
             }),
             router: routes::router(service, config.server_name),
@@ -159,7 +157,6 @@ impl Front {
     }
 }
 
-/// Makes the service of a registry, with the counts of an earlier front.
 fn open_service(registry: NodeRegistry, config: &FrontConfig) -> Result<PlacementService, ServeError> {
     let banned = config.banned.clone();
     match (&config.state, config.queries_per_day) {
@@ -206,7 +203,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
                 // Closing connections free resources.
                 let detail = format!("accepting a connection: {e}");
                 shared.admission.refused(Refusal { kind: "that could not be accepted", from: None, detail });
-                sleep(PAUSE).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -232,7 +229,6 @@ async fn wait_for_slot(admission: &Admission, address: SocketAddr) -> Connection
     }
 }
 
-/// Serves a connection from its first byte to its end.
 async fn serve_connection(
     shared: &Shared,
     slot: &ConnectionSlot,
@@ -261,7 +257,7 @@ async fn serve_connection(
         );
         return Err(ServeError::NotGranted(format!("{} {identity}: {reason}", peer.role)));
     }
-    let conditions = EndConditions { idle: IDLE, stop: shared.stop.clone(), slot };
+    let conditions = EndConditions { idle: IDLE_TIMEOUT, stop: shared.stop.clone(), slot };
     exchange(shared.router.clone(), stream, peer, Arc::new(Keepalive::new()), conditions).await;
     Ok(())
 }

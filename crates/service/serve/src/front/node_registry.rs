@@ -13,16 +13,12 @@ use std::time::{Duration, Instant};
 use tacit_backends::Registry;
 use tacit_ids::ClientId;
 
-/// Most losses that are remembered for operators.
 const MAX_LOSSES: usize = 1000;
-/// Most nodes at a time.
 const MAX_NODES: usize = 4096;
 
-/// A refused request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) reason: String,
-    /// Time after which a retry may help, if any.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -84,14 +80,11 @@ impl Quotas {
     }
 }
 
-/// A node that has joined.
 pub(super) struct Node {
     pub(super) address: String,
-    /// Number of the node's current run.
     pub(super) run: u64,
     pub(super) lease_until: Instant,
     pub(super) report: Report,
-    /// Whether the node takes no new clients.
     pub(super) leaving: bool,
     /// Version of `clients`.
     version: u64,
@@ -113,7 +106,6 @@ pub(super) struct Ticket {
     pub(super) dealer: String,
 }
 
-/// What was lost with a node.
 pub(super) struct Loss {
     pub(super) node: String,
     /// Number of clients, which are sent elsewhere when they ask again.
@@ -123,7 +115,6 @@ pub(super) struct Loss {
     pub(super) stock: u64,
 }
 
-/// The registry's answer to a renewed lease.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     /// The clients to admit; `None` if the node applies this version already.
@@ -167,11 +158,8 @@ impl NodeRegistry {
         self.unkept.clear();
     }
 
-    /// Adds a node that has started, without any state of an earlier run. Returns the number of its
-    /// run.
-    ///
-    /// # Errors
-    /// An earlier run still holds its lease; or [`MAX_NODES`] have joined.
+    /// Adds a node that has started, and returns the number of its run. Errors: an earlier run
+    /// still holds its lease, or [`MAX_NODES`] have joined.
     pub(super) fn join(&mut self, name: &str, address: &str, now: Instant) -> Result<u64, Refused> {
         self.expire(now);
         if let Some(node) = self.nodes.get(name) {

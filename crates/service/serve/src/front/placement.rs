@@ -8,7 +8,6 @@ pub(super) struct Site<'a> {
     pub(super) name: &'a str,
     /// Seconds that an input arriving now would wait there, as the node's scheduler estimates.
     pub(super) waiting_s: f64,
-    /// The client's ready materials there.
     pub(super) stock: u64,
 }
 
@@ -22,11 +21,9 @@ fn rendezvous<'a>(client: ClientId, mut sites: Vec<Site<'a>>) -> Vec<Site<'a>> {
     sites
 }
 
-/// Chooses the site for a client among those that have its model; `None` if there are none.
-///
-/// The site with most of the client's material wins, then the shortest expected wait, then the
-/// rendezvous order. `copies` is for clients with large key sets: only the first `copies` sites of
-/// the rendezvous order count, so that their keys lie on few nodes.
+/// Chooses the site with most of the client's material, then the shortest expected wait, then the
+/// first of the rendezvous order. For clients with large key sets only the first `copies` sites of
+/// that order count, so that their keys lie on few nodes.
 pub(super) fn choose<'a>(client: ClientId, sites: Vec<Site<'a>>, copies: Option<usize>) -> Option<Site<'a>> {
     let order = rendezvous(client, sites).into_iter().take(copies.unwrap_or(usize::MAX));
     // `min_by` returns the first of equals, so the rendezvous order decides.

@@ -12,9 +12,7 @@ use tokio::time::timeout_at;
 
 pub(super) struct PlacementService {
     registry: Mutex<NodeRegistry>,
-    /// File of the counts that must outlive this process.
     counts: Option<Mutex<Counts>>,
-    /// The clock that decides the day of an answer.
     clock: Mutex<Clock>,
     banned: BTreeSet<ClientId>,
     /// Start of placing: until then a node of an earlier front may still hold a lease.

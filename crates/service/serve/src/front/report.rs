@@ -9,9 +9,7 @@ use tacit_ids::ClientId;
 pub(super) struct Report {
     /// Seconds that an input arriving now would wait, as the node's scheduler estimates.
     pub(super) waiting_s: f64,
-    /// Back ends of each model.
     pub(super) models: BTreeMap<String, Vec<String>>,
-    /// Ready materials by client.
     #[serde(deserialize_with = "by_client")]
     pub(super) stock: BTreeMap<ClientId, u64>,
     /// Answered inputs of each client since this run of the node began.

@@ -23,7 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_ASKED: usize = 4096;
 /// Largest body of a node, in bytes: a report on 10,000 clients has one megabyte or two.
 const MAX_REPORTED: usize = 16 << 20;
-/// Most bytes of a name.
 const MAX_NAME: usize = 256;
 
 type RequestPeer = Extension<Peer>;
@@ -48,16 +47,16 @@ pub(super) fn router(service: PlacementService, server_name: Option<String>) -> 
         .with_state(Arc::new(State { service, server_name }))
 }
 
-const THERE: &str =
+const ROUTES: &str =
     "there is POST /v1/place, and for operators GET /v1/nodes and POST /v1/nodes/NAME/{join,renew,leave,end}";
 
 async fn not_found(uri: Uri) -> Refusal {
     let path: String = uri.path().chars().take(80).collect();
-    Refusal::new(StatusCode::NOT_FOUND, format!("there is no `{path}`: {THERE}"))
+    Refusal::new(StatusCode::NOT_FOUND, format!("there is no `{path}`: {ROUTES}"))
 }
 
 async fn method_not_allowed() -> Refusal {
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, THERE)
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, ROUTES)
 }
 
 impl From<Refused> for Refusal {

@@ -36,7 +36,6 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
-/// A connection whose client is authenticated.
 struct Connection {
     closer: Closer,
     identity: CertificateIdentity,
@@ -152,8 +151,7 @@ impl Driver {
         self.cut_when_due(now);
     }
 
-    /// Handles one event. A reply whose receiver is gone is dropped: that task reports its end
-    /// itself.
+    /// A reply whose receiver is gone is dropped: that task reports its end itself.
     fn handle(&mut self, event: Event) {
         match event {
             // Nothing to do: `publish` runs after each event.
@@ -263,8 +261,7 @@ impl Driver {
         !self.memory.has_room(open.binding.client, open.origin.offered.batch()) && Instant::now() < *deadline
     }
 
-    /// Starts jobs that need no turn, queues phases with the scheduler, refuses impossible
-    /// requests, or leaves the job waiting.
+    /// Starts, queues or refuses a job, or leaves it waiting.
     fn admit(&mut self, number: ConnectionId) {
         if self.jobs.get(&number).is_none_or(|job| self.must_wait(job)) {
             return;
@@ -287,8 +284,7 @@ impl Driver {
         }
     }
 
-    /// Gets what a request needs of the shared state: a place in the queue, a place in memory for
-    /// its material, the material that it destroys, the name of its client's folder.
+    /// Reserves what a request needs of the shared state.
     fn place(&mut self, number: ConnectionId, ask: &mut Asked) -> Result<Admitted, ServeError> {
         let refused = ServeError::NotGranted;
         let (mut destroyed, mut notice_ignored) = (vec![], None);
@@ -419,7 +415,6 @@ impl Driver {
         }
     }
 
-    /// Destroys material that will never be used, in memory and on disk.
     fn burn(&mut self, material: MaterialId, client: ClientId) {
         self.memory.discard(&[material], client);
         if let Some(store) = self.store.clone() {

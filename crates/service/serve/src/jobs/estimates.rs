@@ -15,7 +15,6 @@ pub(crate) const LOCAL_DEVICE: Device = Device { threads: 1, link: LinkClass::La
 /// Share of a phase's work that more threads make faster, until measured.
 const PARALLEL_SHARE: f64 = 0.8;
 
-/// A typical link of the class.
 fn link(class: LinkClass) -> Link {
     let [bits, rtt_s] = match class {
         LinkClass::Lan => [800e6, 1e-3],
@@ -51,8 +50,8 @@ fn phase(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
 /// Memory of a device, in MiB, above which more makes no difference.
 const ENOUGH_MIB: u32 = 4096;
 
-/// The class of a device. Devices of a class share estimates: threads are rounded down to a power
-/// of two up to 8, and memory matters only where it is small.
+/// Devices of a class share estimates: threads are rounded down to a power of two up to 8, and
+/// memory matters only where it is small.
 pub(crate) fn class(device: Device) -> Device {
     let threads = device.threads.clamp(1, 8);
     let memory_mib = match device.memory_mib {
@@ -62,7 +61,6 @@ pub(crate) fn class(device: Device) -> Device {
     Device { threads: 1 << threads.ilog2(), memory_mib, ..device }
 }
 
-/// The scheduler's name of a class of devices.
 pub(crate) fn class_name(device: Device) -> String {
     let link = match device.link {
         LinkClass::Lan => "lan",
@@ -88,9 +86,8 @@ pub(crate) fn only_waits(model: &dyn ServerModel) -> bool {
     model.preparation() == Preparation::Dealt && model.costs().offline.server.work.ntts == 0
 }
 
-/// Describes a model to the scheduler, for a class of devices and jobs of `threads` threads.
-/// Learned memory counts up to `max_memory` bytes, all that jobs may take: such a job has run, so it is
-/// not refused.
+/// Describes a model for a class of devices and jobs of `threads` threads. Learned memory counts up
+/// to `max_memory` bytes, all that jobs may take: such a job has run, so it is not refused.
 pub(crate) fn spec(
     offered: &Offered,
     device: Device,
@@ -131,8 +128,8 @@ pub(crate) fn spec(
 /// Memory of a dealing for a pool: pieces of the half on their way to a file.
 pub(crate) const DEALING_MEMORY: u64 = 8 << 20;
 
-/// Describes a pool of halves of `half_bytes` to the scheduler: its T_pre is a dealing, and its
-/// material is bound to no client.
+/// Describes a pool of halves of `half_bytes`: its T_pre is a dealing, and its material is bound to
+/// no client.
 pub(crate) fn dealing_spec(
     offered: &Offered,
     half_bytes: u64,

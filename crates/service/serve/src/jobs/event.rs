@@ -23,29 +23,27 @@ use tacit_store::Binding;
 use tokio::sync::oneshot;
 
 pub(crate) enum Event {
-    /// A connection was accepted; answered when the driver has handled that.
+    /// Answered when the driver has handled it.
     Accepted {
         reply: oneshot::Sender<()>,
     },
-    /// The client of a connection is authenticated: admit it? `closer` ends the connection.
+    /// `closer` ends the connection.
     Greeted {
         number: ConnectionId,
         identity: CertificateIdentity,
         closer: Closer,
         reply: oneshot::Sender<Result<(), TurnedAway>>,
     },
-    /// A peer was not served or a request not granted; this is logged already.
+    /// The refusal is logged already.
     Refused {
         kind: RefusalReason,
     },
-    /// A client sends a request, with the model that it has open.
     Requested {
         number: ConnectionId,
         request: Request,
         open: Option<Open>,
         reply: oneshot::Sender<Decision>,
     },
-    /// The machine's load of the last second.
     Load(Load),
     /// How many jobs wait?
     Queued {
@@ -69,19 +67,18 @@ pub(crate) enum Event {
         number: ConnectionId,
         end: JobEnd,
     },
-    /// The client of a job has deviated from the protocol. Its connection ends.
+    /// The connection ends.
     Deviated {
         number: ConnectionId,
         fault: &'static str,
     },
-    /// A connection's job has ended; `measured` is the phase that it ran.
+    /// `measured` is the phase that the job ran.
     Finished {
         number: ConnectionId,
         measured: Option<Measured>,
     },
     /// An authenticated peer speaks HTTP and has a connection slot.
     Visited,
-    /// What is the server's state?
     Snapshot {
         reply: oneshot::Sender<Snapshot>,
     },
@@ -91,21 +88,20 @@ pub(crate) enum Event {
         announce: Announce,
         reply: oneshot::Sender<Result<InputStatus, ServeError>>,
     },
-    /// What is the state of a client's input? `None` if it has none of this name.
+    /// `None` if the client has no input of this name.
     Status {
         client: ClientId,
         name: InputId,
         reply: oneshot::Sender<Option<InputStatus>>,
     },
-    /// Answer with the input's state once its turn has come, its state differs from `state`, or it
-    /// has ended.
+    /// Answered once the input's turn has come, its state differs from `state`, or it has ended.
     Watched {
         client: ClientId,
         name: InputId,
         state: &'static str,
         reply: oneshot::Sender<Option<InputStatus>>,
     },
-    /// A client cancels an input; answered with whether there was one.
+    /// Answered with whether there was one.
     TakenBack {
         client: ClientId,
         name: InputId,
@@ -120,7 +116,7 @@ pub(crate) enum Event {
         catalog: Box<Catalog>,
         reply: oneshot::Sender<Changes>,
     },
-    /// Which models on offer have unknown durations?
+    /// Models on offer with unknown durations.
     Cold {
         reply: oneshot::Sender<Vec<Arc<Offered>>>,
     },
@@ -130,13 +126,12 @@ pub(crate) enum Event {
     Gone {
         number: ConnectionId,
     },
-    /// Take no more requests; jobs have `grace` to end, then they are cut.
+    /// Jobs have `grace` to end, then they are cut.
     Stop {
         grace: Duration,
     },
 }
 
-/// The model that a client has open.
 #[derive(Clone)]
 pub(crate) struct Open {
     pub(crate) binding: Binding,
@@ -149,13 +144,11 @@ pub(crate) struct TurnedAway {
 }
 
 pub(crate) enum Decision {
-    /// A worker carries the request out.
     Start(Box<Grant>),
     Refuse(ServeError),
     Close,
 }
 
-/// A job's permission to start now.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) threads: usize,

@@ -13,7 +13,6 @@ use tacit_ids::{ClientId, MaterialId};
 use tacit_store::{Ended, Entry, Store, StoreError};
 use tokio::sync::watch;
 
-/// Why a model that a client has open can no longer be used.
 pub(crate) const WITHDRAWN: &str = "the model that is open here was replaced or withdrawn by whoever runs this server; connect again for what it offers now";
 /// Number of buckets above which full ones are dropped.
 const MAX_BUCKETS: usize = 1024;
@@ -22,7 +21,6 @@ const MAX_BUCKETS: usize = 1024;
 pub(crate) struct Gate {
     /// The current rules, which all may read; only the driver changes them.
     rules: watch::Sender<Arc<Rules>>,
-    /// The current catalog, in the same way.
     catalog: watch::Sender<Arc<Catalog>>,
     buckets: HashMap<ClientId, Bucket>,
     stock: PaidStock,
@@ -47,7 +45,6 @@ impl Gate {
         self.catalog.send_replace(catalog);
     }
 
-    /// A receiver that always has the current rules.
     pub(crate) fn rules(&self) -> watch::Receiver<Arc<Rules>> {
         self.rules.subscribe()
     }
@@ -118,13 +115,13 @@ impl Gate {
         }
     }
 
-    /// Whether a request uses stock that cost its client's rate when it was made.
+    /// Whether a request uses stock that was paid for when it was made.
     pub(crate) fn is_paid(&self, client: ClientId, request: &Request) -> bool {
         stock_of(request).is_some_and(|id| self.stock.holds(client, id))
     }
 
-    /// Records that a request was admitted: stock that it makes is paid for, and stock that it uses
-    /// pays for no other request.
+    /// Stock that an admitted request makes is paid for; stock that it uses pays for no other
+    /// request.
     pub(crate) fn record_paid(&mut self, client: ClientId, request: &Request) {
         if let Request::Prepare { id, of: None, .. } | Request::Refill { id, .. } = request {
             self.stock.insert(client, *id);
@@ -133,15 +130,13 @@ impl Gate {
         }
     }
 
-    /// Charges a batch's answers to the client's quota of the day, if there is one.
     pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<QuotaCharge>, ServeError> {
         let per_day = self.rules.borrow().rule_for(client).per_day;
         let now = self.clock.now();
         per_day.map(|per_day| self.quotas.take(now, client, &offered.name, offered.batch(), per_day)).transpose()
     }
 
-    /// Returns how much stock is useful to a client that wants `wanted`: no more than its answers
-    /// left today.
+    /// Returns how much stock is useful to a client: no more than its answers left today.
     pub(crate) fn stock(&mut self, client: ClientId, model: &str, wanted: u32) -> u32 {
         let per_day = self.rules.borrow().rule_for(client).per_day;
         let now = self.clock.now();

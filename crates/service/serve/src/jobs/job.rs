@@ -14,13 +14,16 @@ pub(crate) enum Job {
         /// When the request is refused if there is still no place.
         deadline: Instant,
     },
-    /// Waits in the scheduler's queue.
-    Queued { ask: Asked, reservation: Reservation },
+    Queued {
+        ask: Asked,
+        reservation: Reservation,
+    },
     /// Runs; `place` is reserved in memory for the material that it makes.
-    Runs { place: Option<MaterialId> },
+    Runs {
+        place: Option<MaterialId>,
+    },
 }
 
-/// Reservations of a request that waits for its turn.
 #[derive(Default)]
 pub(crate) struct Reservation {
     /// The place in memory for its material.
@@ -44,7 +47,6 @@ impl Job {
         }
     }
 
-    /// Takes out reservations that are not used yet.
     pub(crate) fn take_reservation(&mut self) -> Reservation {
         match self {
             Self::Waits { .. } => Reservation::default(),

@@ -5,16 +5,13 @@ use tacit_backends::Material;
 use tacit_ids::{ClientId, MaterialId};
 use tacit_store::{Binding, StoreError};
 
-/// A place in memory.
 struct Place {
     client: ClientId,
-    /// Inputs that the material is for.
     inputs: u32,
     /// `None` while it is being made.
     material: Option<(Binding, Material)>,
 }
 
-/// Material by id.
 pub(crate) struct InMemory {
     places: HashMap<MaterialId, Place>,
     per_client: usize,
@@ -25,8 +22,8 @@ impl InMemory {
         Self { places: HashMap::new(), per_client }
     }
 
-    /// Reserves a place for material that will be made, for `inputs` inputs. Refuses if the client
-    /// has used up its share or the id is taken.
+    /// Reserves a place for material for `inputs` inputs. Refuses if the client has used up its
+    /// share or the id is taken.
     pub(crate) fn reserve(&mut self, id: MaterialId, client: ClientId, inputs: u32) -> Result<(), ServeError> {
         if self.places.contains_key(&id) {
             return Err(ServeError::NotGranted(format!("material {id} exists already")));
@@ -51,8 +48,7 @@ impl InMemory {
         self.places.values().filter(|h| h.client == client).map(|h| h.inputs as usize).sum()
     }
 
-    /// Fills a reserved place. If the client has left meanwhile, its place is gone and the material
-    /// is dropped.
+    /// Material of a client that has left meanwhile is dropped.
     pub(crate) fn fill(&mut self, id: MaterialId, binding: Binding, material: Material) {
         if let Some(place) = self.places.get_mut(&id).filter(|h| h.client == binding.client && h.material.is_none()) {
             place.material = Some((binding, material));

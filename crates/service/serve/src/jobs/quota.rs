@@ -36,8 +36,8 @@ impl Clock {
         self.adjust(unix_now(), Instant::now())
     }
 
-    /// The time to count by when the machine's clock shows `unix_s`: that, or after a jump the last
-    /// good time plus what has passed since.
+    /// Returns `unix_s`, or after a jump of the machine's clock the last good time plus what has
+    /// passed since.
     fn adjust(&mut self, unix_s: i64, now: Instant) -> i64 {
         let passed = now.saturating_duration_since(self.updated_at).as_secs();
         let expected = self.unix_s.saturating_add_unsigned(passed);
@@ -75,8 +75,7 @@ pub(crate) struct QuotaCharge {
 }
 
 impl QuotaCharge {
-    /// Returns the error for a charge that does not fit: `remaining` answers remain at `now`, in
-    /// seconds since 1970.
+    /// The error for a charge when `remaining` answers remain at `now`, in seconds since 1970.
     pub(crate) fn used_up_error(&self, now: i64, remaining: u32) -> ServeError {
         let again_s = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now).max(0).unsigned_abs();
         let minutes = again_s.div_ceil(60);

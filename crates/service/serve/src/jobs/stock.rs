@@ -14,8 +14,8 @@ impl Job<'_> {
         Ok(Reply::Ids(entries.iter().take(MAX_IDS).map(|e| e.id).collect()))
     }
 
-    /// Lists material whose other half is in this folder of the client's. Usable material there is
-    /// marked as wanted; material unused for too long expires.
+    /// Lists material whose other half is in this folder. Usable material there is marked as
+    /// wanted; material unused for too long expires.
     pub(crate) fn reconcile(&self, folder: FolderId, after: Option<MaterialId>) -> Result<Reply, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Reconciled { folder: None, ids: vec![] }) };
         if after.is_none() {
@@ -34,7 +34,6 @@ impl Job<'_> {
         Ok(Reply::Reconciled { folder: Some(store.folder()), ids })
     }
 
-    /// Lists all of the client's material.
     pub(crate) fn halves(&self, after: Option<MaterialId>) -> Result<Reply, ServeError> {
         let page = self.page(after)?;
         Ok(Reply::Halves(page.iter().take(MAX_IDS).map(|entry| self.half(entry)).collect()))
@@ -69,7 +68,6 @@ impl Job<'_> {
         Ok(Reply::Ids(destroyed))
     }
 
-    /// The refusal of a client that has used up its share of the disk.
     pub(crate) fn full(&self, count: u64) -> Result<String, ServeError> {
         let orphans = self.page(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
         Ok(format!(

@@ -19,7 +19,6 @@ use tacit_net::{Channel, Phase, mem_pair};
 use tacit_sched::JobPhase;
 use tokio::sync::watch;
 
-/// Warms up models on offer, now and after each change, until the server stops.
 pub(crate) async fn watch(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     let mut catalog = shared.catalog.clone();
     loop {

@@ -14,9 +14,7 @@ pub(crate) struct Offered {
     pub(crate) name: String,
     pub(crate) backend: &'static str,
     pub(crate) model: Arc<dyn ServerModel>,
-    /// Digest of the public part.
     pub(crate) public: [u8; 32],
-    /// Digest of the plan.
     pub(crate) plan: [u8; 32],
     /// Size of the server's half of a material.
     pub(crate) material_bytes: u64,
@@ -42,10 +40,7 @@ impl Offered {
     }
 
     /// Returns the same model for a batch. Estimates, material and the scheduler treat each batch
-    /// size as a separate model.
-    ///
-    /// # Errors
-    /// If the back end does not run that many inputs as one.
+    /// size as a separate model. Fails if the back end does not run that many inputs as one.
     pub(crate) fn batched(self: &Arc<Self>, batch: usize) -> Result<Arc<Self>, ServeError> {
         let single = self.of_one();
         if batch == 1 {
@@ -67,8 +62,8 @@ impl Offered {
         self.model.batch() as u32
     }
 
-    /// Returns the largest batch, at most `wanted`, that needs no more than `memory` bytes here,
-    /// and at the client no more than half of its device's memory, if that is known.
+    /// Returns the largest batch, at most `wanted`, that needs at most `memory` bytes here, and at
+    /// the client at most half of its device's memory, if that is known.
     pub(crate) fn fitting(self: &Arc<Self>, wanted: usize, memory: u64, device: Device) -> usize {
         let model = &self.of_one().model;
         let at_client = match device.memory_mib {
@@ -124,11 +119,9 @@ pub struct Changes {
     pub kept: Vec<String>,
 }
 
-/// A catalog that replaces another.
 pub(crate) struct Succession {
     pub(crate) catalog: Catalog,
     pub(crate) changes: Changes,
-    /// Models no longer on offer.
     pub(crate) removed: Vec<Arc<Offered>>,
 }
 
@@ -217,7 +210,7 @@ impl Catalog {
         self.models.get(&offered.name).is_some_and(|offers| offers.iter().any(|o| Arc::ptr_eq(o, offered)))
     }
 
-    /// Makes this catalog the successor of `previous`. Unchanged models keep their old `Arc`, so that
+    /// Makes this catalog the successor of `previous`. Unchanged models keep their `Arc`, so that
     /// open connections notice nothing.
     pub(crate) fn replace(mut self, previous: &Self) -> Succession {
         let mut changes = Changes::default();

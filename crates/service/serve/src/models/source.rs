@@ -34,6 +34,5 @@ pub struct Reloaded {
     pub models: Changes,
 }
 
-/// A request for a reload. The error says for people what is wrong; the faulty part stays as it
-/// was.
+/// The error says for people what is wrong.
 pub(crate) type AskReload = oneshot::Sender<Result<Reloaded, String>>;

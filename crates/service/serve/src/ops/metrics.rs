@@ -27,7 +27,6 @@ struct ModelLabels {
     backend: String,
 }
 
-/// Labels of pool draws: whether an offline phase found material in a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolDrawLabels {
     model: String,
@@ -35,7 +34,6 @@ struct PoolDrawLabels {
     name: &'static str,
 }
 
-/// Results of a draw.
 const FOUND: &str = "found";
 const EMPTY: &str = "empty";
 
@@ -47,7 +45,7 @@ struct NameLabel {
 type Real = Gauge<f64, AtomicU64>;
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// All figures. Counters and histograms are updated by events, gauges when the text is asked for.
+/// Counters and histograms are updated by events, gauges when the text is asked for.
 pub(crate) struct Metrics {
     registry: Registry,
     served: Family<ModelLabels, Counter>,
@@ -178,12 +176,12 @@ impl Metrics {
         self.received.get_or_create(labels).inc_by(figures.received_bytes);
     }
 
-    /// Records the time between the decision to start a phase and the message to its client.
+    /// From the decision to start a phase to the message to its client.
     pub(crate) fn record_dispatch(&self, delay: Duration) {
         self.dispatch.observe(delay.as_secs_f64());
     }
 
-    /// Records how long a phase took (more than 0 seconds) and was expected to take.
+    /// `took_s` is more than 0.
     pub(crate) fn observe_profile_error(&self, labels: &PhaseLabels, expected_s: f64, took_s: f64) {
         self.profile_error.get_or_create(labels).observe((took_s - expected_s).abs() / took_s);
     }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often the load is measured.
-const EVERY: Duration = Duration::from_secs(1);
+const MEASURING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The load of the last second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,33 +23,30 @@ pub(crate) struct Load {
     pub(crate) resident: u64,
     /// Resident bytes that jobs hold; 0 if the allocator does not count.
     pub(crate) jobs: u64,
-    /// The limits of this process, and what they leave.
     pub(crate) process: ProcessLimits,
 }
 
 /// Limits that the driver combines with the machine's load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Cores that jobs may take together.
     pub(crate) cores: u32,
     /// Threads of the widest job, which would never start with fewer cores.
     pub(crate) widest: u32,
     /// Bytes of memory that jobs may take together.
     pub(crate) memory: u64,
-    /// Most resident bytes.
     pub(crate) resident: u64,
 }
 
 /// Available memory below which no job starts, if the process's own limit is not small.
-const SPARE: u64 = 64 << 20;
+const SPARE_BYTES: u64 = 64 << 20;
 
 /// Bytes left free of the memory that the process may have.
 fn spare(limits: &ProcessLimits) -> u64 {
-    limits.memory_bytes.map_or(SPARE, |max| SPARE.min(max / 8))
+    limits.memory_bytes.map_or(SPARE_BYTES, |max| SPARE_BYTES.min(max / 8))
 }
 
-/// Memory that jobs may take together, by estimate: at most `requested`, and at most what this process
-/// may have beyond what it holds. With more, it would be killed.
+/// At most `requested`, and at most what this process may have beyond what it holds. With more, it
+/// would be killed.
 pub(crate) fn job_memory(requested: u64) -> u64 {
     limit_memory(requested, &ProcessLimits::read(&Roots::default()), resident())
 }
@@ -60,8 +57,8 @@ fn limit_memory(requested: u64, limits: &ProcessLimits, resident: u64) -> u64 {
 }
 
 impl Limits {
-    /// Cores for jobs: what other processes and this process's limits leave, plus what `running`
-    /// threads do not use. 0 while the process exceeds its memory.
+    /// What other processes and this process's limits leave, plus what `running` threads do not
+    /// use. 0 while the process exceeds its memory.
     pub(crate) fn cores(&self, load: &Load, running: u32) -> u32 {
         let scarce = load.process.available_bytes.is_some_and(|available| available < spare(&load.process));
         if load.resident > self.resident || scarce {
@@ -77,8 +74,8 @@ impl Limits {
         ((remaining + idle).round() as u32).max(self.widest)
     }
 
-    /// Memory for jobs: what other processes leave within the limit, but at least enough for the
-    /// `largest` job. Running jobs have reserved `used` and already hold part of it.
+    /// What other processes leave within the limit, but at least enough for the `largest` job.
+    /// Running jobs have reserved `used` and already hold part of it.
     pub(crate) fn memory(&self, load: &Load, used: u64, largest: u64) -> u64 {
         let Some(available) = load.process.available_bytes else { return self.memory };
         let held_by_jobs = used.min(load.jobs);
@@ -94,7 +91,7 @@ pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver
         Ok(host) => host,
         Err(e) => return tracing::warn!("the machine's load is not followed: {e}"),
     };
-    let mut ticks = interval(EVERY);
+    let mut ticks = interval(MEASURING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut previous, mut last) = ((0.0, process_cpu_s()), Instant::now());
     loop {
@@ -170,7 +167,7 @@ mod tests {
     #[test]
     fn other_processes_take_memory_and_give_it_back() {
         let memory = |available: u64, used: u64, largest: u64| {
-            let process = with_available((available << 20) + SPARE);
+            let process = with_available((available << 20) + SPARE_BYTES);
             let load = Load { jobs: 1 << 30, process, ..Load::default() };
             LIMITS.memory(&load, used << 20, largest << 20) >> 20
         };
@@ -185,7 +182,7 @@ mod tests {
             assert_eq!(memory(available, used, largest), expected, "{case}");
         }
         assert_eq!(LIMITS.memory(&Load::default(), 0, 0), 8 << 30);
-        let scarce = Load { cores: 8.0, process: with_available(SPARE - 1), ..Load::default() };
+        let scarce = Load { cores: 8.0, process: with_available(SPARE_BYTES - 1), ..Load::default() };
         assert_eq!(LIMITS.cores(&scarce, 0), 0);
     }
 

@@ -22,16 +22,14 @@ use tacit_net::Phase;
 use tacit_sched::{JobPhase, Span};
 use tacit_store::Binding;
 
-/// Most ended jobs that are shown.
-const ENDED: usize = 500;
-/// Most running jobs that are shown.
-const RUNNING: usize = 500;
+const MAX_ENDED_JOBS: usize = 500;
+const MAX_RUNNING_JOBS: usize = 500;
 /// Most clients that are remembered; connected clients are never forgotten.
-const CLIENTS: usize = 1024;
+const MAX_CLIENTS: usize = 1024;
 /// Refusals of one client that are recorded per minute: refusals are cheap to cause.
-const REFUSALS_KEPT: NonZeroU32 = NonZeroU32::new(60).expect("it is not zero");
+const REFUSALS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).expect("it is not zero");
 /// Seconds over which throughput is averaged.
-const WINDOW: u64 = 60;
+const WINDOW_S: u64 = 60;
 
 /// A phase that a job has run.
 #[derive(Clone, Copy)]
@@ -49,14 +47,12 @@ struct RecordedJob {
     labels: PhaseLabels,
     client: ClientId,
     client_name: Arc<str>,
-    /// The client's name for the input.
     input: Option<InputId>,
     queued: Instant,
     /// When the job started, and its threads.
     started: Option<(Instant, usize)>,
     /// What the queue knew at the start; `None` if the job has not started or needs no turn.
     planned: Option<Planned>,
-    /// How its client deviated from the protocol.
     fault: Option<&'static str>,
 }
 
@@ -80,7 +76,6 @@ impl RecordedJob {
 
 #[derive(Default)]
 struct Client {
-    /// The name in its certificate.
     name: Arc<str>,
     connections: usize,
     queued: usize,
@@ -133,14 +128,14 @@ impl Recent {
             Some((last, n)) if *last == second => *n += 1,
             _ => self.0.push_back((second, 1)),
         }
-        while self.0.front().is_some_and(|(first, _)| first + WINDOW <= second) {
+        while self.0.front().is_some_and(|(first, _)| first + WINDOW_S <= second) {
             self.0.pop_front();
         }
     }
 
     fn per_second(&self, second: u64) -> f64 {
-        let n: u64 = self.0.iter().filter(|(time, _)| time + WINDOW > second).map(|(_, n)| n).sum();
-        n as f64 / WINDOW.min(second + 1) as f64
+        let n: u64 = self.0.iter().filter(|(time, _)| time + WINDOW_S > second).map(|(_, n)| n).sum();
+        n as f64 / WINDOW_S.min(second + 1) as f64
     }
 }
 
@@ -148,13 +143,11 @@ pub(crate) struct Record {
     start: Instant,
     /// Model and back end by the digests of public part and plan.
     names: HashMap<([u8; 32], [u8; 32]), (String, String)>,
-    /// Number of jobs since the start.
     jobs: u64,
     live: BTreeMap<ConnectionId, RecordedJob>,
     ended_jobs: VecDeque<JobRow>,
     clients: BTreeMap<ClientId, Client>,
     models: BTreeMap<String, Model>,
-    /// Answers of all models and clients.
     answers: Answers,
     refusals: u64,
     metrics: Arc<Metrics>,
@@ -202,7 +195,7 @@ impl Record {
     /// Returns a client's row. With too many clients, the least recently active idle one is
     /// forgotten.
     fn client(&mut self, client: ClientId) -> &mut Client {
-        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
+        if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
             let idle = self.clients.iter().filter(|(_, c)| c.connections == 0);
             let oldest = idle.min_by_key(|(_, c)| c.last).map(|(&client, _)| client);
             oldest.and_then(|oldest| self.clients.remove(&oldest));
@@ -289,8 +282,8 @@ impl Record {
         self.end(live, measured, if measured.is_some() { "done" } else { "refused" });
     }
 
-    /// Records an answered input: `delay_s` from its arrival to its answer, `waiting_s` to its
-    /// online phase.
+    /// `delay_s` is the time from the input's arrival to its answer, `waiting_s` to its online
+    /// phase.
     pub(crate) fn record_answer(&mut self, client: ClientId, offer: &OfferName, delay_s: f64, waiting_s: f64) {
         self.metrics.record_answer(&offer.model, offer.backend, delay_s, waiting_s);
         let second = self.start.elapsed().as_secs();
@@ -334,8 +327,8 @@ impl Record {
             _ => &mut row.failed,
         } += 1;
         let now = Instant::now();
-        let mut bucket = row.refusal_budget.unwrap_or_else(|| Bucket::full(now, REFUSALS_KEPT));
-        let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_KEPT, 1).is_ok();
+        let mut bucket = row.refusal_budget.unwrap_or_else(|| Bucket::full(now, REFUSALS_PER_MINUTE));
+        let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_PER_MINUTE, 1).is_ok();
         row.refusal_budget = Some(bucket);
         if live.started.is_none() {
             row.queued = row.queued.saturating_sub(1);
@@ -349,7 +342,7 @@ impl Record {
         if let Some(mut job) = self.row(&live) {
             job.memory = measured.and_then(|m| m.memory).unwrap_or(0);
             (job.ended_s, job.outcome) = (Some(self.secs(Instant::now())), Some(outcome));
-            self.ended_jobs.truncate(ENDED - 1);
+            self.ended_jobs.truncate(MAX_ENDED_JOBS - 1);
             self.ended_jobs.push_front(job);
         }
     }
@@ -394,7 +387,7 @@ impl Record {
     /// Returns a snapshot of the record; other fields keep their defaults.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let running = self.live.values().filter_map(|live| self.row(live));
-        let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended_jobs.iter().cloned()).collect();
+        let jobs: Vec<JobRow> = running.take(MAX_RUNNING_JOBS).chain(self.ended_jobs.iter().cloned()).collect();
         let now = Instant::now();
         let second = self.secs(now) as u64;
         let [mean_delay_s, mean_waiting_s] = self.answers.means();
@@ -412,7 +405,6 @@ impl Record {
         }
     }
 
-    /// Rows of models that are still on offer.
     fn model_rows(&self, second: u64) -> Vec<ModelRow> {
         let on_offer = self.models.iter().filter(|(_, model)| !model.backends.is_empty());
         let rows = on_offer.map(|(name, Model { backends, answers })| {

@@ -16,13 +16,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, interval_at};
 
 /// Most reloads that wait for the running one: further ones would find nothing else.
-pub(crate) const WAITING: usize = 1;
+pub(crate) const MAX_WAITING_RELOADS: usize = 1;
 
-/// How often the certificates' expiry is checked.
-const LOOKS: Duration = Duration::from_secs(3600);
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Reads the access rules, if there is a file. Models that it names but that are not on offer may
-/// be another server's.
+/// Models that the rules name but that are not on offer may be another server's.
 pub(crate) fn read_rules(access: Option<&Path>, catalog: &Catalog) -> Result<Rules, ServeError> {
     let Some(path) = access else { return Ok(Rules::default()) };
     let rules = Rules::read(path)?;
@@ -52,7 +50,7 @@ pub(crate) async fn serve(
     mut requests: Receiver<AskReload>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut looks = interval_at(Instant::now() + LOOKS, LOOKS);
+    let mut looks = interval_at(Instant::now() + EXPIRY_CHECK_INTERVAL, EXPIRY_CHECK_INTERVAL);
     loop {
         let reply = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
@@ -74,7 +72,6 @@ pub(crate) async fn serve(
     }
 }
 
-/// Logs advice about certificates in use that expire soon.
 fn advise(shared: &Shared) {
     let certificates = shared.tls.borrow().certificates();
     for advice in certificates.into_iter().filter_map(|row| row.advice) {

@@ -3,7 +3,6 @@ use crate::ServeError;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGINT and SIGTERM, caught.
 pub(crate) struct Ends {
     interrupt: Signal,
     terminate: Signal,

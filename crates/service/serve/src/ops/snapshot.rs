@@ -4,12 +4,10 @@ use serde::Serialize;
 use tacit_ids::ClientId;
 use tacit_sched::{Counts, Resources};
 
-/// A server at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Snapshot {
     /// Version of the program.
     pub version: &'static str,
-    /// Seconds since the start.
     pub uptime_s: f64,
     /// Whether the server takes no more requests.
     pub stopping: bool,
@@ -18,7 +16,6 @@ pub struct Snapshot {
     pub capacity: Amounts,
     /// What running jobs hold of the capacity.
     pub used: Amounts,
-    /// Inputs by state.
     pub queues: Queues,
     /// Running jobs, then the last that ended, newest first.
     pub jobs: Vec<JobRow>,
@@ -37,7 +34,6 @@ pub struct Snapshot {
     pub throughput_per_s: f64,
     /// Clients' connections.
     pub connections: usize,
-    /// Connections of the control interface.
     pub control_connections: usize,
     /// Connections that are not authenticated.
     pub greetings: usize,
@@ -45,7 +41,6 @@ pub struct Snapshot {
     pub greeting_places: usize,
     /// Connections and requests refused since the start.
     pub refusals: u64,
-    /// The certificates that TLS uses.
     pub certificates: Vec<CertificateRow>,
 }
 
@@ -63,7 +58,6 @@ pub struct CertificateRow {
 /// Amounts of shared resources; 0 means no limit, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amounts {
-    /// Threads.
     pub cores: u64,
     /// Bytes of memory.
     pub memory: u64,
@@ -140,7 +134,6 @@ pub struct JobRow {
     pub outcome: Option<&'static str>,
 }
 
-/// The activity of one client.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientRow {
     /// Fingerprint of its certificate.
@@ -148,17 +141,12 @@ pub struct ClientRow {
     pub client: ClientId,
     /// The client's name in its certificate or in the access rules; empty if it has none.
     pub client_name: String,
-    /// Connections now.
     pub connections: usize,
     /// Jobs asked for.
     pub requests: u64,
-    /// Jobs that ended well.
     pub done: u64,
-    /// Jobs that broke off.
     pub failed: u64,
-    /// Jobs that were refused.
     pub refused: u64,
-    /// Jobs that wait.
     pub queued: usize,
     /// Inputs answered.
     pub inputs: u64,
@@ -190,11 +178,9 @@ impl ClientRow {
     }
 }
 
-/// The activity of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ModelRow {
     pub name: String,
-    /// Back ends that it is offered with.
     pub backends: Vec<String>,
     /// Inputs answered.
     pub done: u64,

@@ -24,7 +24,6 @@ use tacit_ids::ClientId;
 
 /// Most rows that wait to be written.
 const MAX_QUEUED_ROWS: usize = 4096;
-/// Most rows in one transaction.
 const ROWS_PER_TRANSACTION: usize = 256;
 /// Most rows of the table `profile` that a start reads; pruning deletes older ones.
 const MAX_PROFILE_ROWS: u32 = 10_000;
@@ -40,9 +39,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a phase takes on `threads` threads, and how much memory it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Learned {
-    /// Digest of the plan.
     pub(crate) plan: [u8; 32],
-    /// Class of devices.
     pub(crate) device: String,
     pub(crate) phase: &'static str,
     pub(crate) threads: u32,
@@ -50,7 +47,6 @@ pub(crate) struct Learned {
     pub(crate) memory: u64,
 }
 
-/// A row to write.
 pub(crate) enum Row {
     Learned(Learned),
     Ended(EndedPhase),
@@ -93,11 +89,8 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Writes a charge durably; it is on disk when this returns.
-    ///
-    /// # Errors
-    /// [`ServeError::OverLimit`] if the quota is used up; [`ServeError::State`] if the file cannot
-    /// be written.
+    /// Writes a charge durably, before this returns, or fails with [`ServeError::OverLimit`] if the
+    /// quota is used up.
     pub(crate) fn charge(&self, charge: &QuotaCharge) -> Result<(), ServeError> {
         // A statement that panics has changed nothing, so a poisoned lock is usable.
         let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +146,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of a server that has no folder.
     pub(crate) fn nowhere() -> Self {
         let quotas = Quotas::new(day_of(unix_now()), HashMap::new());
         Self { keeper: Keeper::default(), usage: None, learned: LearnedDurations::default(), quotas }
@@ -207,8 +199,7 @@ fn read_profile_row(row: &SqlRow<'_>) -> rusqlite::Result<Learned> {
     })
 }
 
-/// Deletes what is older than it may be on a day. The latest day of usage stays, so that setting
-/// the clock back resets no quota.
+/// The latest day of usage stays, so that setting the clock back resets no quota.
 fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
     let first = today.saturating_sub(i64::from(days));
     tx.execute("DELETE FROM audit WHERE at < ?", [first.saturating_mul(24 * 3600)])?;
@@ -238,7 +229,6 @@ fn drop_oldest(tx: &Transaction<'_>) -> rusqlite::Result<usize> {
     )
 }
 
-/// Starts the thread that owns a connection and writes rows.
 fn start_writer(db: Connection, path: &Path, retention: Retention) -> Result<Keeper, ServeError> {
     let (rows, queue) = sync_channel(MAX_QUEUED_ROWS);
     let (end, ended) = sync_channel(0);
@@ -262,7 +252,6 @@ fn start_writer(db: Connection, path: &Path, retention: Retention) -> Result<Kee
     Ok(Keeper(Some(Writing { rows, lost, ended })))
 }
 
-/// The writing thread's state.
 struct Writer {
     db: Connection,
     path: PathBuf,
@@ -273,9 +262,7 @@ struct Writer {
     /// The day of the last log message about rows deleted because the file is full.
     full_logged_on: Option<i64>,
     lost: Arc<AtomicU64>,
-    /// When lost rows were last logged.
     last_report: Option<Instant>,
-    /// Why the last rows were lost.
     loss_reason: String,
 }
 

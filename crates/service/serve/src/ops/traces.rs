@@ -13,18 +13,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tacit_client::wire::InputId;
 use ureq::Agent;
 
-/// Most spans that wait to be sent.
-const WAITING: usize = 4096;
-/// Most spans in one request.
-const AT_ONCE: usize = 256;
+const MAX_QUEUED_SPANS: usize = 4096;
+const MAX_SPANS_PER_REQUEST: usize = 256;
 /// How long a span waits for others to share a request.
-const GATHER: Duration = Duration::from_millis(500);
-/// How long the collector may take for a request.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const GATHER_TIME: Duration = Duration::from_millis(500);
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server that stops waits for the last spans.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Least time between two log messages about lost spans.
-const COMPLAIN: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Address of a collector: `http://HOST:PORT`, with the path before `/v1/traces` if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,14 +135,11 @@ pub(crate) struct Traces {
 
 impl Traces {
     /// Starts the sending thread.
-    ///
-    /// # Errors
-    /// If the thread cannot be started or the system gives no randomness.
     pub(crate) fn start(collector: Collector) -> Result<Self, ServeError> {
         let mut run = Run::default();
         getrandom::fill(&mut run.0)
             .map_err(|e| ServeError::system("asking for randomness")(std::io::Error::other(e)))?;
-        let (spans, waiting) = sync_channel(WAITING);
+        let (spans, waiting) = sync_channel(MAX_QUEUED_SPANS);
         let (ended, finished) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
@@ -159,7 +153,6 @@ impl Traces {
         Ok(Self { spans: Some(spans), run, lost, finished: Some(finished) })
     }
 
-    /// Sends the spans of a phase that has just ended.
     pub(crate) fn tell(&self, ended: &EndedPhase) {
         let Some(sender) = &self.spans else { return };
         for span in spans(ended, SystemTime::now(), self.run) {
@@ -169,23 +162,22 @@ impl Traces {
         }
     }
 
-    /// Takes no more spans; waits at most `FAREWELL` until the others are sent.
+    /// Takes no more spans; waits at most `CLOSE_TIMEOUT` until the others are sent.
     pub(crate) fn close(&mut self) {
         self.spans = None;
         if let Some(finished) = self.finished.take() {
             // Gives up on what is not sent by then.
-            let _ = finished.recv_timeout(FAREWELL);
+            let _ = finished.recv_timeout(CLOSE_TIMEOUT);
         }
     }
 }
 
-/// Sends spans until the channel closes.
 fn send(collector: &Collector, waiting: &Receiver<Value>, lost: &AtomicU64) {
-    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).proxy(None).build();
+    let config = Agent::config_builder().timeout_global(Some(COLLECTOR_TIMEOUT)).max_redirects(0).proxy(None).build();
     let (agent, mut complained) = (config.new_agent(), None::<Instant>);
     while let Ok(first) = waiting.recv() {
-        let (mut spans, deadline) = (vec![first], Instant::now() + GATHER);
-        while spans.len() < AT_ONCE {
+        let (mut spans, deadline) = (vec![first], Instant::now() + GATHER_TIME);
+        while spans.len() < MAX_SPANS_PER_REQUEST {
             match waiting.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(span) => spans.push(span),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
@@ -195,7 +187,7 @@ fn send(collector: &Collector, waiting: &Receiver<Value>, lost: &AtomicU64) {
         let response = agent.post(&collector.0).content_type("application/json").send(&body);
         let why = response.err().map(|e| e.to_string());
         lost.fetch_add(why.as_ref().map_or(0, |_| count), Ordering::Relaxed);
-        if lost.load(Ordering::Relaxed) > 0 && complained.is_none_or(|time| time.elapsed() > COMPLAIN) {
+        if lost.load(Ordering::Relaxed) > 0 && complained.is_none_or(|time| time.elapsed() > LOG_INTERVAL) {
             complained = Some(Instant::now());
             let why = why.unwrap_or_else(|| "they come faster than the collector takes them".into());
             tracing::warn!(

@@ -14,8 +14,7 @@ use tacit_ids::MaterialId;
 use tacit_store::Store;
 use zeroize::Zeroizing;
 
-/// Bytes of a half read at a time.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// The server's half of a material that is for no client yet.
 pub(crate) struct Pooled {
@@ -27,11 +26,8 @@ pub(crate) struct Pooled {
     bytes: u64,
 }
 
-/// Has a material dealt for no client yet, and spools the server's half. Returns the half and how
-/// long that took.
-///
-/// # Errors
-/// Those of the dealer; [`BackendError::Spool`].
+/// Has a material dealt for no client yet, and spools the server's half. Returns how long that
+/// took, too.
 pub(crate) fn deal(
     store: &Store,
     resources: &ConnectionResources,
@@ -82,13 +78,12 @@ pub(crate) struct FromPool {
 }
 
 impl Pooled {
-    /// Gives out the half as the dealer would.
     fn give(mut self, sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>) -> Result<(), BackendError> {
         sink(Piece::Ticket(&self.ticket))?;
-        let mut piece = Zeroizing::new(vec![0; PIECE.min(self.bytes as usize)]);
+        let mut piece = Zeroizing::new(vec![0; PIECE_BYTES.min(self.bytes as usize)]);
         let mut remaining = self.bytes as usize;
         while remaining > 0 {
-            let len = remaining.min(PIECE);
+            let len = remaining.min(PIECE_BYTES);
             self.half.read_exact(&mut piece[..len]).map_err(|e| BackendError::Spool { what: e.to_string() })?;
             sink(Piece::Half(&piece[..len]))?;
             remaining -= len;

@@ -5,7 +5,6 @@ use tacit_backends::seam::UploadName;
 use tacit_client::wire::{Reply, Upload};
 use tacit_store::Ended;
 
-/// Most uploads in one answer.
 const MAX_LISTED: usize = 2048;
 
 impl Job<'_> {

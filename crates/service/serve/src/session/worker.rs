@@ -30,11 +30,9 @@ pub(crate) struct Connection {
     client: ClientId,
     /// The helper that asks in the client's place.
     helper: Option<ClientId>,
-    /// The peer's name in the log.
     peer_name: String,
     pub(crate) channel: Channel,
     open: Option<Opened>,
-    /// Stops the connection's phases.
     stop: Stop,
     /// Measurements of the last job; taken out when recorded.
     pub(crate) measured: Option<Measured>,
@@ -51,7 +49,6 @@ pub(crate) struct Opened {
 }
 
 impl Connection {
-    /// A connection that has no model open.
     pub(crate) fn new(identity: &CertificateIdentity, mut channel: Channel) -> Self {
         // No patience: a peer that sends only signs of life would hold its job's cores and memory.
         channel.set_patience(Duration::ZERO);
@@ -76,11 +73,9 @@ impl Connection {
     }
 }
 
-/// Carries out a decision. The driver learns how a scheduled job ended before the client does: the
-/// client's next request may arrive on another connection.
-///
-/// # Errors
-/// If the connection is of no further use.
+/// Carries out a decision. The driver learns how a scheduled job ended before the client does,
+/// whose next request may arrive on another connection. Fails if the connection is of no further
+/// use.
 pub(crate) fn run(
     shared: &Shared,
     number: ConnectionId,
@@ -138,10 +133,7 @@ pub(crate) fn run(
     Ok(connection.channel.settle()?)
 }
 
-/// Sends a sign of life to a client that waits for its turn.
-///
-/// # Errors
-/// If the connection is of no further use.
+/// Fails if the connection is of no further use.
 pub(crate) fn send_sign_of_life(connection: &mut Connection, queued: u32) -> Result<(), ServeError> {
     send(&mut connection.channel, REPLY, &Reply::Waiting { queued })?;
     Ok(connection.channel.settle()?)
@@ -163,7 +155,6 @@ pub(crate) fn last_words(error: &ServeError) -> Option<&'static str> {
     }
 }
 
-/// The reason of the refusal, for counting.
 fn kind(error: &ServeError) -> RefusalReason {
     match error {
         ServeError::OverLimit { kind, .. } => kind,
@@ -171,8 +162,7 @@ fn kind(error: &ServeError) -> RefusalReason {
     }
 }
 
-/// The reason that the client gets: its own mistakes in full, the server's failures without
-/// details.
+/// The client's own mistakes in full, the server's failures without details.
 fn reason(error: &ServeError) -> String {
     match error {
         ServeError::Store(e) if !e.about_material() => "the server's material store failed".into(),
@@ -183,7 +173,6 @@ fn reason(error: &ServeError) -> String {
     }
 }
 
-/// Seconds until the limit allows something again.
 fn again_s(error: &ServeError) -> Option<u64> {
     match error {
         ServeError::OverLimit { again_s, .. } => Some(*again_s),
@@ -195,7 +184,6 @@ pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, ServeError> {
     Err(ServeError::NotGranted(text.into()))
 }
 
-/// How a request ended.
 enum Outcome {
     /// The reply has been sent, or the request has none.
     AlreadyReplied,
@@ -309,8 +297,7 @@ impl<'a> Job<'a> {
         Ok(self.finish_phase(meter, 0)?.0)
     }
 
-    /// Runs the offline phase. Material is stored if the client names a folder, and kept in memory
-    /// otherwise.
+    /// Material is stored if the client names a folder, and kept in memory otherwise.
     fn prepare(
         &mut self,
         id: MaterialId,
@@ -377,8 +364,8 @@ impl<'a> Job<'a> {
         Ok((self.opened()?.side.spooled_material(bytes, spool.finish()?)?, meter))
     }
 
-    /// Reserves a place on disk unless the client has used up its share. The reservation comes
-    /// before the material is made, so that no other connection of the client takes the place.
+    /// Reserves a place on disk before the material is made, so that no other connection of the
+    /// client takes it.
     fn reserve(&self, id: MaterialId, binding: Binding, origin: Origin<'_>) -> Result<Reserved<'a>, ServeError> {
         let Shared { store: Some(store), config, .. } = self.shared else {
             return refuse("this server stores no material");
@@ -469,8 +456,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Builds a job's threads, whose memory counts as the job's. They hold the account until the last
-/// ends.
+/// The threads' memory counts as the job's. They hold the account until the last ends.
 fn pool(threads: usize, account: Option<Arc<Account>>) -> Result<ThreadPool, ServeError> {
     let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("tacit-job-{i}"));
     let builder = builder.start_handler(move |_| account.iter().for_each(|account| account.enter()));

@@ -13,21 +13,18 @@ use tacit_store::seal::{self, Kind};
 use tacit_store::{SealKey, keys};
 
 /// Bytes at the start of a file, which include a digest of all of it.
-const HEAD: u64 = 512;
+const HEAD_BYTES: u64 = 512;
 
-/// The first [`HEAD`] bytes of a model's file and of the lowerings beside it: they change with the
+/// The first [`HEAD_BYTES`] bytes of a model's file and of the lowerings beside it: they change with the
 /// files.
 type Stamp = Vec<Option<Vec<u8>>>;
 
-/// What the command line asks to serve.
 pub(crate) struct Files {
     /// Model files, and folders of model files.
     pub(crate) models: Vec<PathBuf>,
     pub(crate) offering: Offering,
     pub(crate) allow_clear: bool,
-    /// Whether the command line names a dealer.
     pub(crate) has_dealer: bool,
-    /// Whether models are warmed up.
     pub(crate) warm_up: bool,
     pub(crate) seal: Option<SealKey>,
     pub(crate) keys: PathBuf,
@@ -64,7 +61,6 @@ impl Files {
         Ok(catalog)
     }
 
-    /// The model files that the arguments name, directly or by their folders.
     fn model_files(&self, is_reload: bool) -> anyhow::Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for path in &self.models {
@@ -93,19 +89,17 @@ impl Files {
         [path.to_owned()].into_iter().chain(lowerings).map(|path| self.head(&path)).collect()
     }
 
-    /// Reads the first [`HEAD`] bytes of a file, if it exists.
     fn head(&self, path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
         if !path.exists() {
             return Ok(None);
         }
         let (content, _) = seal::open_file(path, Kind::of_owner_file(path), self.seal.as_ref())?;
         let mut head = Vec::new();
-        content.take(HEAD).read_to_end(&mut head).with_context(|| path.display().to_string())?;
+        content.take(HEAD_BYTES).read_to_end(&mut head).with_context(|| path.display().to_string())?;
         Ok(Some(head))
     }
 }
 
-/// The `.tacit` files of a folder, by name.
 fn models_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -33,9 +33,7 @@ pub(crate) fn choose(registry: &Registry, names: &[String], options: &[String]) 
     Ok(chosen)
 }
 
-/// Which back ends models are offered with.
 pub(crate) enum Offering {
-    /// Those that the command line names.
     Named(Chosen),
     /// Each model with the back ends of the lowerings beside it; without any, with the default.
     Beside(Beside),
@@ -44,13 +42,11 @@ pub(crate) enum Offering {
 /// Chooses back ends by the lowerings beside a model, where the command line names none.
 pub(crate) struct Beside {
     pub(crate) registry: Registry,
-    /// Whether the command line names a dealer.
     pub(crate) has_dealer: bool,
     pub(crate) allow_clear: bool,
 }
 
 impl Offering {
-    /// Every back end that a model may be offered with.
     pub(crate) fn backends(&self) -> Vec<Arc<dyn Backend>> {
         match self {
             Self::Named(chosen) => chosen.iter().map(|(backend, _)| Arc::clone(backend)).collect(),

@@ -22,8 +22,8 @@ impl Driver {
         }
     }
 
-    /// Sets the models on offer. Running jobs continue with their model. The edge ends idle
-    /// connections whose open model is withdrawn.
+    /// Running jobs continue with their model. The edge ends idle connections whose open model is
+    /// withdrawn.
     pub(super) fn set_models(&mut self, catalog: Catalog) -> Changes {
         let Succession { catalog, changes, removed } = catalog.replace(&self.gate.catalog());
         let catalog = Arc::new(catalog);

@@ -16,7 +16,6 @@ use tokio::task::spawn_blocking;
 pub(super) struct Pools {
     halves: HashMap<MaterialId, Pooled>,
     resources: ConnectionResources,
-    /// Stops running dealings.
     stop: Stop,
     events: UnboundedSender<Event>,
 }

@@ -24,7 +24,6 @@ fn no_room(full: Full) -> &'static str {
 }
 
 impl Driver {
-    /// Admits the holder of a certificate, or returns why not.
     pub(super) fn greet(
         &mut self,
         number: u64,
@@ -46,10 +45,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Sets new rules. Revoked clients are disconnected, and all their material is destroyed. For
-    /// revoked helpers, so is the unused material that they made. Connections with a revoked
-    /// certificate are cut, but their client's material stays for another certificate of the same
-    /// key.
+    /// Disconnects revoked clients and destroys their material, and the unused material that
+    /// revoked helpers made. Connections with a revoked certificate are cut, but their client's
+    /// material stays for another certificate of the same key.
     pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
         tracing::info!("the rules of access have changed");
         self.gate.set(Arc::clone(&rules));

@@ -78,8 +78,8 @@ impl Queue {
         Ok(owner)
     }
 
-    /// Returns the scheduler's model for a connection: that of the input it stands ready for, if
-    /// the plan is the same. A client may use another link or other threads than it announced.
+    /// Returns the model of the input that a connection stands ready for, if the plan is the same:
+    /// a client may use another link or other threads than it announced.
     pub(super) fn model_of(
         &mut self,
         origin: &InputOrigin,

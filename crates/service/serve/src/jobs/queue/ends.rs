@@ -18,7 +18,6 @@ impl Queue {
         }
     }
 
-    /// Removes material from the scheduler.
     pub(super) fn forget(&mut self, material: MaterialId) {
         self.materials.remove(&material);
         self.handle_or_ignore(Event::MaterialGone { material });
@@ -45,7 +44,6 @@ impl Queue {
     }
 }
 
-/// Why an input was not answered, for its client.
 pub(super) fn reason(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Done => "it is answered already",

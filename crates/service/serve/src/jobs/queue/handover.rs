@@ -10,7 +10,6 @@ use tacit_sched::{Event, JobId, Start};
 
 /// A client between its offline and its online phase.
 pub(super) struct ExpectedClient {
-    /// When the client is no longer expected.
     deadline: Instant,
     /// The job that starts when the client arrives.
     waiting_start: Option<Start>,

@@ -24,11 +24,13 @@ pub(crate) struct InputStatus {
     pub(crate) may_start: bool,
 }
 
-/// How a scheduled job ended.
 pub(crate) enum JobEnd {
     /// Well: its duration, the material that it made, and the most memory that it held, if counted.
-    Done { took: Duration, material: Option<MaterialId>, memory: Option<u64> },
-    /// Without a result.
+    Done {
+        took: Duration,
+        material: Option<MaterialId>,
+        memory: Option<u64>,
+    },
     Failed,
 }
 
@@ -46,11 +48,11 @@ pub(crate) enum Effect {
         job: JobId,
         offered: Arc<Offered>,
     },
-    /// Drop this half of a pool: it will not be used.
+    /// This half of a pool will not be used.
     Drop {
         material: MaterialId,
     },
-    /// Record that an offline phase looked for a half in a pool.
+    /// An offline phase looked for a half in a pool.
     Drawn {
         offer: OfferName,
         found: bool,
@@ -59,11 +61,10 @@ pub(crate) enum Effect {
         connection: ConnectionId,
         reason: String,
     },
-    /// End the connection, and its job with it.
     Cut {
         connection: ConnectionId,
     },
-    /// Burn this material, if it belongs to this client: it will not be used.
+    /// This material, if it belongs to this client, will not be used.
     Burn {
         material: MaterialId,
         client: ClientId,

@@ -47,11 +47,9 @@ struct PendingInput {
     keep: bool,
     /// Whether it outlives its connections: a notice whose material is on disk.
     outlives_connections: bool,
-    /// Whether its material is made.
     has_material: bool,
     /// Whether it has cost its client's rate a token: all of its phases together cost one.
     is_paid: bool,
-    /// Why its notice was ignored.
     ignored: Option<String>,
 }
 
@@ -107,12 +105,10 @@ pub(crate) struct Queue {
     notice_ttl: Span,
 }
 
-/// Owner and state of a material.
 #[derive(Clone, Copy)]
 struct Owned {
     client: ClientId,
-    /// Whether both halves are on disk and no phase has used this one: when its input ends, it
-    /// stays usable.
+    /// Whether both halves are on disk and unused: the material stays usable when its input ends.
     in_stock: bool,
 }
 
@@ -123,7 +119,6 @@ struct Kind {
     plan: [u8; 32],
     /// The plan for one input.
     of_one: [u8; 32],
-    /// Inputs in a batch.
     batch: u32,
     device: Device,
     /// Whether a dealer makes all of its material.
@@ -362,7 +357,6 @@ impl Queue {
         }
     }
 
-    /// Returns what the driver has to do now.
     pub(crate) fn poll(&mut self) -> Vec<Effect> {
         self.give_up_waiting();
         self.expire_pools();

@@ -37,7 +37,6 @@ impl Queue {
         !self.knows(offered, "online") || has_offline && !self.knows(offered, "offline")
     }
 
-    /// Whether the duration of a phase is known, for a client on a machine like this one.
     fn knows(&self, offered: &Offered, phase: &str) -> bool {
         let device = estimates::class_name(estimates::LOCAL_DEVICE);
         self.learned.get(offered.plan, &device, phase, self.threads).is_some()

@@ -87,7 +87,6 @@ impl Queue {
         withdrawn.into_iter().for_each(|model| self.handle_or_ignore(Event::ModelRemoved { model }));
     }
 
-    /// Starts a dealing for the scheduler.
     pub(super) fn deal(&mut self, start: &Start) {
         let (job, model) = (start.job, start.model);
         match self.pools.pool_of_model(model) {
@@ -101,7 +100,7 @@ impl Queue {
         }
     }
 
-    /// Ends a dealing: with the id of a half and how long it took, or without. Returns whether the
+    /// Ends a dealing with the id of a half and how long it took, or without. Returns whether the
     /// driver must hold the half.
     pub(crate) fn finish_dealing(&mut self, job: JobId, result: Option<(MaterialId, Duration)>) -> bool {
         let Some(model) = self.pools.dealing.remove(&job) else { return false };
@@ -151,7 +150,7 @@ impl Queue {
         self.effects.push(Effect::Drop { material });
     }
 
-    /// Drops all halves: the dealer has lost what it made ahead of time.
+    /// The dealer has lost what it made ahead of time.
     pub(crate) fn lose_pools(&mut self) {
         let stock = self.pools.pools.values_mut().flat_map(|pool| pool.stock.drain(..));
         let lost: Vec<MaterialId> = stock.map(|(_, material)| material).collect();

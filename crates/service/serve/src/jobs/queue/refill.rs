@@ -10,11 +10,10 @@ use tacit_ids::ClientId;
 use tacit_sched::{Event, JobPhase, ModelId, Owner, Span, Time};
 
 /// Share of cores, dealings and memory that refill jobs may take together: three of four.
-const SHARE: (u64, u64) = (3, 4);
+const REFILL_SHARE: (u64, u64) = (3, 4);
 
 /// How long turns, and materials made in them, are remembered.
 const RECENT_WINDOW: Span = Span::from_millis(600_000);
-/// Most entries that are remembered.
 const MAX_RECENT_EVENTS: usize = 4096;
 
 /// Recent events, counted by owner.
@@ -44,7 +43,6 @@ impl<K: Copy + Eq + Hash> RecentEvents<K> {
         }
     }
 
-    /// Removes one event of this owner.
     fn take(&mut self, owner: K) {
         if let Some(index) = self.order.iter().position(|(_, entry)| *entry == owner) {
             self.remove(index);
@@ -78,20 +76,17 @@ struct Offer {
 /// How far a client's stock is filled, in thousandths of what it needs.
 type Covered = u64;
 
-/// Connections that stand ready to fill stock.
 #[derive(Default)]
 pub(super) struct Offers {
     standing: std::collections::BTreeMap<Owner, Offer>,
     /// Connections that have got a turn, until their job has ended.
     filling: std::collections::BTreeMap<Owner, (ClientId, ModelId)>,
-    /// Recent turns of clients.
     recent_turns: RecentEvents<ClientId>,
     /// Material recently made for stock and not used yet.
     recently_made: RecentEvents<(ClientId, ModelId)>,
 }
 
 impl Offers {
-    /// Number of connections that stand ready without a turn.
     pub(super) fn len(&self) -> u32 {
         self.standing.len() as u32
     }
@@ -106,14 +101,12 @@ impl Offers {
         self.filling.remove(&owner);
     }
 
-    /// A client uses one material of its stock.
     pub(super) fn use_one(&mut self, client: ClientId, model: ModelId) {
         let offers = self.standing.values_mut().filter(|offer| (offer.client, offer.model) == (client, model));
         offers.for_each(|offer| offer.reported = offer.reported.saturating_sub(1));
         self.recently_made.take((client, model));
     }
 
-    /// Records a turn that ended well.
     pub(super) fn record_made(&mut self, owner: Owner, now: Time) {
         if let Some(&stock) = self.filling.get(&owner) {
             self.recently_made.add(now, stock);
@@ -130,8 +123,8 @@ impl Offers {
 }
 
 impl Queue {
-    /// A connection stands ready to make material for its client's stock, which holds `reported` and
-    /// may hold `max_stock`. [`fill`](Self::fill) decides when.
+    /// A connection stands ready to make material for stock, of which the client reports `reported`
+    /// and may hold `max_stock`.
     pub(crate) fn refill(
         &mut self,
         connection: ConnectionId,
@@ -150,7 +143,7 @@ impl Queue {
     }
 
     /// Gives one connection its turn if no job waits, cores (or the dealer) are idle, and its
-    /// client's stock is below what its rate needs. Returns whether there was one.
+    /// client's stock is below what its rate needs. Returns whether one got it.
     pub(super) fn fill(&mut self) -> bool {
         if self.offers.standing.is_empty() || self.scheduler.queued_jobs() > 0 {
             return false;
@@ -166,8 +159,8 @@ impl Queue {
         true
     }
 
-    /// The offer to fill next, among those whose job the machine has room for: of the client with
-    /// the fewest recent turns, and there the one whose stock is least filled.
+    /// The offer to fill next: of the client with fewest recent turns, the one whose stock is least
+    /// filled, if its job has room.
     fn next_to_fill(&self) -> Option<Owner> {
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let filling = self.offers.filling.values();
@@ -197,9 +190,8 @@ impl Queue {
     }
 }
 
-/// Returns what refill jobs may take together of a resource.
 fn share(amount: u64) -> u64 {
-    amount / SHARE.1 * SHARE.0 + amount % SHARE.1 * SHARE.0 / SHARE.1
+    amount / REFILL_SHARE.1 * REFILL_SHARE.0 + amount % REFILL_SHARE.1 * REFILL_SHARE.0 / REFILL_SHARE.1
 }
 
 /// Whether a refill job that takes `per_job` of a resource may start beside `running` others.

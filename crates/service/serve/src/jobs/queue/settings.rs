@@ -70,7 +70,6 @@ impl Queue {
         self.policy.clone()
     }
 
-    /// Sets the cores and bytes of memory that the machine has for jobs now.
     pub(crate) fn set_machine(&mut self, cores: u32, memory: u64) {
         let current = self.scheduler.capacity();
         let updated = Resources { cores, memory, ..current };

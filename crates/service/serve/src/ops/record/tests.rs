@@ -122,12 +122,12 @@ fn record_stays_within_its_bounds() {
         record.record_refusal("strangers");
     }
     let snapshot = record.snapshot();
-    assert_eq!((snapshot.jobs.len(), snapshot.clients.len(), snapshot.refusals), (ENDED, CLIENTS, 2999));
+    assert_eq!((snapshot.jobs.len(), snapshot.clients.len(), snapshot.refusals), (MAX_ENDED_JOBS, MAX_CLIENTS, 2999));
     let faithful_row = snapshot.clients.iter().find(|row| row.client == faithful);
     assert_eq!(faithful_row.map(|row| &*row.client_name), Some("ada"), "a connected client is kept");
     assert_eq!((snapshot.jobs[0].id, snapshot.models[0].done), (2999, 2999), "newest first");
     let mut recent = Recent::default();
     (0..1000).for_each(|second| recent.count(second));
-    assert!(recent.0.len() as u64 <= WINDOW);
-    assert_eq!((recent.per_second(999), recent.per_second(999 + WINDOW)), (1.0, 0.0));
+    assert!(recent.0.len() as u64 <= WINDOW_S);
+    assert_eq!((recent.per_second(999), recent.per_second(999 + WINDOW_S)), (1.0, 0.0));
 }

@@ -155,9 +155,8 @@ pub(crate) fn connect(path: &Path, durability: Durability) -> Result<Connection,
     Ok(db)
 }
 
-/// Creates the file with mode [`FILE_MODE`], or restricts an existing one. The store has made the
-/// folder private. An existing file is not opened: closing it would drop the locks of any SQLite
-/// connection of this process to it.
+/// Creates the file with mode [`FILE_MODE`], or restricts an existing one without opening it:
+/// closing it would drop the locks of any SQLite connection of this process to it.
 fn private(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path) {
         Ok(_) => return Ok(()),
