@@ -96,7 +96,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let made_from = format!("{} networks, {} runs each", networks.len(), args.runs());
     let before = Calibration::built_in().backends;
     let backends =
-        collected.runs.iter().map(|(name, runs)| (name.clone(), Calibration::of_backend(runs, before.get(name))));
+        collected.runs.iter().map(|(name, runs)| (name.clone(), Calibration::fit_backend(runs, before.get(name))));
     let backends = backends.collect();
     let machine = tacit_client::bench::machine();
     let calibration = Calibration { version: VERSION, machine, made: made_from, backends, local_mac_s };

@@ -95,7 +95,7 @@ pub fn choose(
     let limits = args.work.add_budget(Limits { dealer: true, memory: Some(u64::MAX), ..Limits::default() });
     let usage = Usage { per_day: MAX_SHARED_INPUTS.min(inputs as f64), ..Usage::default() };
     let mut question = Question { offers: &offers, goal: Goal::Total, limits, usage };
-    (question.goal, question.limits) = args.work.wish().asks(&question, &setting)?;
+    (question.goal, question.limits) = args.work.wish().goal_and_limits(&question, &setting)?;
     let ranked = question.ranked(&setting)?;
     let describe_choice = |choice: &Choice| Chosen::from_choice(&offers[choice.offer], choice, usage.per_day);
     let describe_others = |skipped: Option<usize>| {

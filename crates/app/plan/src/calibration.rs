@@ -59,7 +59,7 @@ impl Rates {
     }
 
     /// Takes over the cost of a byte on a link.
-    fn carry_as(&mut self, source: &Self) {
+    fn copy_carried(&mut self, source: &Self) {
         let carried = source.seconds.get(&Primitive::Carried);
         self.seconds.extend(carried.map(|seconds| (Primitive::Carried, *seconds)));
     }
@@ -74,18 +74,19 @@ impl Rates {
     /// by these factors.
     #[must_use]
     pub fn cpu_s(&self, counts: &Counts, slower: &Counts) -> f64 {
-        let mut seconds = self.array();
-        for (second, slower) in seconds.iter_mut().zip(slower) {
-            *second *= slower;
-        }
-        seconds_of(&seconds, counts)
+        self.array().iter().zip(slower).zip(counts).map(|((second, slower), count)| second * slower * count).sum()
     }
 
     /// Seconds for each of [`Primitive::ALL`].
     #[must_use]
     pub fn array(&self) -> Counts {
-        Primitive::ALL.map(|primitive| self.seconds.get(&primitive).copied().unwrap_or(0.0))
+        by_primitive(&self.seconds)
     }
+}
+
+/// Seconds for each of [`Primitive::ALL`]; a primitive that is absent takes none.
+fn by_primitive(seconds: &BTreeMap<Primitive, f64>) -> Counts {
+    Primitive::ALL.map(|primitive| seconds.get(&primitive).copied().unwrap_or(0.0))
 }
 
 /// One phase of a back end.
@@ -113,8 +114,7 @@ impl PhaseRates {
     /// Seconds that the parties wait for their dealer.
     #[must_use]
     pub fn dealer_s(&self, dealing: &DealingCost) -> f64 {
-        let seconds = Primitive::ALL.map(|primitive| self.dealer.get(&primitive).copied().unwrap_or(0.0));
-        seconds_of(&seconds, &dealing_counts(dealing))
+        seconds_of(&by_primitive(&self.dealer), &dealing_counts(dealing))
     }
 }
 
@@ -150,7 +150,7 @@ impl Calibration {
     /// which the protocol determines, and the extra cost of a byte on a link compared with
     /// loopback.
     #[must_use]
-    pub fn of_backend(runs: &[Observation], before: Option<&BackendRates>) -> BackendRates {
+    pub fn fit_backend(runs: &[Observation], before: Option<&BackendRates>) -> BackendRates {
         let mut networks: Vec<String> = Vec::new();
         for run in runs {
             if !networks.contains(&run.network) {
@@ -168,8 +168,8 @@ impl Calibration {
                 observed::parallelism(runs, &networks, phase);
             let earlier = before.and_then(|rates| rates.phases.get(&phase));
             if let Some(earlier) = earlier.filter(|_| !observations.iter().any(MedianRun::is_far)) {
-                client.carry_as(&earlier.client);
-                server.carry_as(&earlier.server);
+                client.copy_carried(&earlier.client);
+                server.copy_carried(&earlier.server);
             }
             let hidden = observed::hidden_share(runs, &networks, phase);
             let hidden = hidden.or(earlier.map(|earlier| earlier.hidden)).unwrap_or(0.0);

@@ -1,6 +1,7 @@
 //! Finds what would change the ranking: varies one property at a time and names the best choice.
 
 use serde::Serialize;
+use tacit_floats::Interval;
 
 use crate::device::Device;
 use crate::error::PlanError;
@@ -25,14 +26,14 @@ impl Knob {
     const ALL: [Self; 4] = [Self::Rate, Self::RoundTrip, Self::Client, Self::Server];
 
     /// The range in which the knob is varied, in its unit; `value` lies within it.
-    fn range(self, value: f64) -> [f64; 2] {
+    fn range(self, value: f64) -> Interval<f64> {
         let [low, high] = match self {
             Self::Rate => [0.05, 10_000.0],
             Self::RoundTrip => [0.05, 1_000.0],
             Self::Client | Self::Server => [1.0 / 32.0, 32.0],
         };
         let value = value.max(1e-3);
-        [tacit_floats::smaller(low, value / 4.0), tacit_floats::larger(high, 4.0 * value)]
+        Interval { low: tacit_floats::smaller(low, value / 4.0), high: tacit_floats::larger(high, 4.0 * value) }
     }
 
     /// The knob's value in `setting`, in its unit.
@@ -46,15 +47,14 @@ impl Knob {
 
     fn set(self, setting: &Setting, value: f64) -> Setting {
         match self {
-            Self::Rate => Setting { link: setting.link.at_rate(1e6 * value), ..setting.clone() },
-            Self::RoundTrip => Setting { link: setting.link.at_rtt(value / 1e3), ..setting.clone() },
+            Self::Rate => Setting { link: setting.link.with_rate(1e6 * value), ..setting.clone() },
+            Self::RoundTrip => Setting { link: setting.link.with_rtt(value / 1e3), ..setting.clone() },
             Self::Client => Setting { client: faster(&setting.client, value), ..setting.clone() },
             Self::Server => Setting { server: faster(&setting.server, value), ..setting.clone() },
         }
     }
 }
 
-/// Returns a device that is faster by a factor.
 fn faster(device: &Device, factor: f64) -> Device {
     Device { slower: device.slower.map(|s| s / factor), ..device.clone() }
 }
@@ -98,7 +98,7 @@ pub fn vary(question: &Question<'_>, setting: &Setting) -> Result<Vec<Varied>, P
     Ok(changes)
 }
 
-/// Returns how far a knob moves the score, as a logarithm.
+/// How far a knob moves the score, as a logarithm.
 fn score_change(varied: &Varied) -> f64 {
     match varied.score {
         [Some(a), Some(b)] if a > 0.0 && b > 0.0 => (a / b).ln().abs(),
@@ -111,7 +111,7 @@ fn vary_knob(question: &Question<'_>, setting: &Setting, knob: Knob) -> Result<V
     let offer_at = |value: f64| Ok::<_, PlanError>(best_at(value)?.map(|choice| choice.offer));
     let current = knob.value_in(setting);
     let score = [best_at(current / 4.0)?.map(|c| c.score), best_at(4.0 * current)?.map(|c| c.score)];
-    let [low, high] = knob.range(current);
+    let Interval { low, high } = knob.range(current);
     let point = |step: u32| low * (high / low).powf(f64::from(step) / f64::from(STEPS));
     let mut reigns = vec![Reign { from: low, to: high, offer: offer_at(low)? }];
     for step in 1..=STEPS {

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_with_the_program_is_read() {
+    fn reads_built_in_comparison() {
         let checked = Checked::built_in();
         assert!(checked.cells > 0);
         assert!(checked.times >= checked.cells);

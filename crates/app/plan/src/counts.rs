@@ -1,7 +1,7 @@
 //! Counts of primitives in a party's part of a phase.
 
 use serde::{Deserialize, Serialize};
-use tacit_backends::{Costs, PartyCost, PhaseCost, Role};
+use tacit_backends::{Costs, PartyCost, PhaseCost, Role, Sides};
 use tacit_net::Phase;
 
 /// A kind of work that takes time in proportion to its count.
@@ -56,13 +56,13 @@ pub type Counts = [f64; Primitive::ALL.len()];
 /// Counts the primitives of a party in a phase; `carried` bytes cross a link.
 #[must_use]
 pub fn counts(costs: &Costs, phase: Phase, role: Role, carried: u64) -> Counts {
-    let (cost, party_cost) = (costs.phase(phase), of_party(costs.phase(phase), role));
+    let (cost, own) = (costs.phase(phase), party_cost(costs.phase(phase), role));
     // The online phase reads stored material and uses it up.
     let (material, tests) = match phase {
-        Phase::Online => (of_party(&costs.offline, role).stored_bytes, costs.comparisons),
+        Phase::Online => (party_cost(&costs.offline, role).stored_bytes, costs.comparisons),
         Phase::Setup | Phase::Offline => (0, 0),
     };
-    let work = &party_cost.work;
+    let work = &own.work;
     let counts = [
         work.ntts,
         work.ots,
@@ -70,7 +70,7 @@ pub fn counts(costs: &Costs, phase: Phase, role: Role, carried: u64) -> Counts {
         work.macs,
         work.key_switches,
         cost.bytes(),
-        party_cost.stored_bytes + material,
+        own.stored_bytes + material,
         cost.exchanges,
         1,
         carried,
@@ -79,11 +79,8 @@ pub fn counts(costs: &Costs, phase: Phase, role: Role, carried: u64) -> Counts {
     counts.map(|count| count as f64)
 }
 
-fn of_party(cost: &PhaseCost, role: Role) -> PartyCost {
-    match role {
-        Role::Client => cost.client,
-        Role::Server => cost.server,
-    }
+fn party_cost(cost: &PhaseCost, role: Role) -> PartyCost {
+    *role.value_of(&Sides { client: cost.client, server: cost.server })
 }
 
 /// Size from which a server with a material folder keeps dealt material on disk instead of in
@@ -103,6 +100,6 @@ pub fn memory(costs: &Costs, phase: Phase, role: Role) -> [f64; 3] {
         Phase::Online => 0,
     };
     let spooled = if role == Role::Server && dealt > SPOOLED { dealt } else { 0 };
-    let declared = of_party(cost, role).peak_memory_bytes.saturating_sub(spooled);
+    let declared = party_cost(cost, role).peak_memory_bytes.saturating_sub(spooled);
     [1.0, declared as f64, costs.weights as f64]
 }

@@ -12,7 +12,7 @@ use crate::error::{PlanError, wrong};
 
 const BUILT_IN: &str = include_str!("../devices.toml");
 
-/// A number and its source.
+/// A device of the built-in file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -33,6 +33,10 @@ struct Entry {
 #[serde(deny_unknown_fields)]
 struct File {
     device: Vec<Entry>,
+}
+
+fn built_in() -> Vec<Entry> {
+    toml::from_str::<File>(BUILT_IN).expect("a test reads it").device
 }
 
 /// A device that runs a party.
@@ -65,11 +69,10 @@ impl Device {
     /// # Errors
     /// No device has that name; the error lists the names that exist.
     pub fn named(name: &str) -> Result<Self, PlanError> {
-        let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
-        let device_entry = file.device.iter().find(|d| d.name == name || d.also.iter().any(|also| also == name));
-        let Some(entry) = device_entry else {
-            let names = file.device.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
-            return wrong(format!("device {name:?}"), format!("there are {names}"));
+        let entries = built_in();
+        let entry = entries.iter().find(|d| d.name == name || d.also.iter().any(|also| also == name));
+        let Some(entry) = entry else {
+            return wrong(format!("device {name:?}"), format!("there are {}", Self::names().join(", ")));
         };
         let (profile, mode) = DeviceProfile::load_with_mode(&entry.energy)?;
         let mode = profile.mode(mode)?;
@@ -97,21 +100,20 @@ impl Device {
     /// All names.
     #[must_use]
     pub fn names() -> Vec<String> {
-        let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
-        file.device.into_iter().map(|d| d.name).collect()
+        built_in().into_iter().map(|d| d.name).collect()
     }
 
     /// All names with their aliases: `raspberry-pi-4b (pi4b, pi4), ..`.
     #[must_use]
-    pub fn listed() -> String {
-        let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
-        let names = file.device.iter().map(|d| format!("{} ({})", d.name, d.also.join(", ")));
+    pub fn list_names() -> String {
+        let entries = built_in();
+        let names = entries.iter().map(|d| format!("{} ({})", d.name, d.also.join(", ")));
         names.collect::<Vec<_>>().join(", ")
     }
 
     /// Returns this device with a calibration of its own.
     #[must_use]
-    pub fn calibrated(self, calibration: Arc<Calibration>) -> Self {
+    pub fn with_calibration(self, calibration: Arc<Calibration>) -> Self {
         let speed = format!("speed: calibrated on {}, {}", calibration.machine, calibration.made);
         let sources = std::iter::once(speed).chain(self.sources.into_iter().skip(1)).collect();
         Self { slower: [1.0; _], sources, calibration, ..self }
@@ -130,9 +132,9 @@ mod tests {
     use tacit_net::Phase;
 
     #[test]
-    fn every_device_has_an_energy_profile_and_a_source() {
+    fn devices_have_plausible_numbers_and_sources() {
         assert!(Device::names().len() >= 8);
-        assert!(Device::listed().contains("raspberry-pi-4b (pi4b, pi4)"), "{}", Device::listed());
+        assert!(Device::list_names().contains("raspberry-pi-4b (pi4b, pi4)"), "{}", Device::list_names());
         for name in Device::names() {
             let device = Device::named(&name).unwrap();
             assert!(device.slower.iter().all(|s| (0.1..1_000.0).contains(s)), "{name}");
@@ -142,14 +144,15 @@ mod tests {
             assert!(device.sources.iter().all(|s| s.len() > 20), "{name}: {:?}", device.sources);
         }
         let error = Device::named("toaster").unwrap_err().to_string();
-        assert!(error.contains("toaster"), "{error}");
-        assert!(error.contains("raspberry-pi-4b"), "{error}");
+        for part in ["toaster", "raspberry-pi-4b"] {
+            assert!(error.contains(part), "{error}");
+        }
         assert_eq!(Device::named("pi4b").unwrap().name, "raspberry-pi-4b");
     }
 
     /// Nanoseconds of an AES block and of a random OT: counted cycles divided by the clock rate.
     #[test]
-    fn aes_and_ots_of_boards_take_what_was_counted() {
+    fn boards_take_the_counted_time_for_aes_and_ots() {
         let index_of = |primitive| Primitive::ALL.iter().position(|p| *p == primitive).unwrap();
         let (aes, ot) = (index_of(Primitive::Aes), index_of(Primitive::Ot));
         let rates = |backend: &str, phase| Calibration::built_in().backends[backend].phases[&phase].client.array();

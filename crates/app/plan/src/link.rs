@@ -49,14 +49,14 @@ const WIREGUARD: (f64, f64) = (112.5 / 117.6, 1.3e-9);
 impl Link {
     /// Returns the link with its slower way at `rate` bit/s and the other in the same ratio to it.
     #[must_use]
-    pub fn at_rate(&self, rate: f64) -> Self {
+    pub fn with_rate(&self, rate: f64) -> Self {
         let times = rate / self.up_bits.min(self.down_bits);
         Self { up_bits: times * self.up_bits, down_bits: times * self.down_bits, ..self.clone() }
     }
 
-    /// Returns the link with another round trip.
+    /// Returns the link with another round trip, seconds.
     #[must_use]
-    pub fn at_rtt(&self, rtt_s: f64) -> Self {
+    pub fn with_rtt(&self, rtt_s: f64) -> Self {
         Self { rtt_s, ..self.clone() }
     }
 
@@ -152,14 +152,14 @@ impl Link {
 
     /// Returns the link in a WireGuard tunnel in user space.
     #[must_use]
-    pub fn in_tunnel(&self) -> Self {
+    pub fn with_tunnel(&self) -> Self {
         let (rate_share, tunnel_s) = WIREGUARD;
         Self { up_bits: rate_share * self.up_bits, down_bits: rate_share * self.down_bits, tunnel_s, ..self.clone() }
     }
 
     /// Returns the link limited to `rate` bit/s each way.
     #[must_use]
-    pub fn capped(&self, rate: f64) -> Self {
+    pub fn with_max_rate(&self, rate: f64) -> Self {
         Self { up_bits: self.up_bits.min(rate), down_bits: self.down_bits.min(rate), ..self.clone() }
     }
 }

@@ -84,7 +84,7 @@ pub struct Prediction {
 impl Prediction {
     /// Predicts a back end's costs; `None` if a device's calibration does not cover the back end.
     #[must_use]
-    pub fn of(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
+    pub fn compute(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
         let rates = [&setting.client, &setting.server].map(|device| device.calibration.backends.get(backend));
         let [Some(client), Some(server)] = rates else { return None };
         let [setup, offline, online] = Phase::ALL.map(|phase| match costs.phase(phase) {

@@ -243,7 +243,7 @@ impl Question<'_> {
 
     /// Returns an offer's score on the link limited to `rate` bit/s each way.
     fn score_at(&self, offer: usize, setting: &Setting, rate: f64) -> Option<f64> {
-        let link = setting.link.capped(rate);
+        let link = setting.link.with_max_rate(rate);
         Some(self.choice(offer, &Setting { link, ..setting.clone() })?.score)
     }
 
@@ -266,7 +266,7 @@ impl Question<'_> {
     fn with_threads(&self, offer_index: usize, setting: &Setting) -> Option<Choice> {
         let offer = &self.offers[offer_index];
         let predicted = match offer.trust {
-            Some(_) => Prediction::of(&offer.backend, &offer.costs, setting)?,
+            Some(_) => Prediction::compute(&offer.backend, &offer.costs, setting)?,
             None => local(&offer.costs, setting),
         };
         let PhaseCost { client, server, .. } = offer.costs.offline;

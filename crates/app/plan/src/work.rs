@@ -34,7 +34,7 @@ impl ClientWork {
     ///
     /// # Errors
     /// As [`Question::ranked`].
-    pub fn asks(self, question: &Question<'_>, setting: &Setting) -> Result<(Goal, Limits), PlanError> {
+    pub fn goal_and_limits(self, question: &Question<'_>, setting: &Setting) -> Result<(Goal, Limits), PlanError> {
         let (goal, limits) = (question.goal, question.limits);
         Ok(match self {
             Self::Any => (goal, limits),

@@ -139,7 +139,7 @@ struct PlanOutputs {
 }
 
 fn devices(party: &str) -> String {
-    format!("{party}: {}", Device::listed())
+    format!("{party}: {}", Device::list_names())
 }
 
 /// Options that move work between the parties, tried in addition to the defaults if the client's
@@ -217,7 +217,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
 fn device(name: &str, calibration: Option<&Path>) -> anyhow::Result<Device> {
     let device = Device::named(name)?;
     Ok(match calibration {
-        Some(path) => device.calibrated(Arc::new(Calibration::read(path)?)),
+        Some(path) => device.with_calibration(Arc::new(Calibration::read(path)?)),
         None => device,
     })
 }
@@ -240,7 +240,7 @@ impl Args {
         let (offers, refused) = offers::list_offers(&model, &option_texts)?;
         let model = model.interface.name.clone();
         let question = Question { offers: &offers, goal: self.goal, limits, usage };
-        let (goal, limits) = self.work.wish().asks(&question, &setting)?;
+        let (goal, limits) = self.work.wish().goal_and_limits(&question, &setting)?;
         let ways = LinkUse { pace: self.pace(), idle: self.usage.idle };
         Ok(PlanRequest { model, setting, offers, refused, goal, limits, usage, ways })
     }
@@ -253,9 +253,9 @@ impl Args {
     fn link(&self) -> tacit_plan::Link {
         let link = match self.tunnel {
             Tunnel::None => self.link.0.clone(),
-            Tunnel::Wireguard => self.link.0.in_tunnel(),
+            Tunnel::Wireguard => self.link.0.with_tunnel(),
         };
-        self.pace().map_or(link.clone(), |rate| link.capped(rate.bits_per_second() as f64))
+        self.pace().map_or(link.clone(), |rate| link.with_max_rate(rate.bits_per_second() as f64))
     }
 
     fn usage(&self) -> anyhow::Result<Usage> {
@@ -313,7 +313,7 @@ impl Plan {
         let link = links[index].0.clone();
         let setting =
             Setting { client_threads: threads, server_threads: threads, link, ..self.request.setting.clone() };
-        let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
+        let predicted = Prediction::compute(&offer.backend, &offer.costs, &setting);
         let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.phase(phase).bytes())).into();
         json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": index, "predicted": predicted,
             "bytes": bytes, "costs": offer.costs})

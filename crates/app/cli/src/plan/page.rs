@@ -190,8 +190,8 @@ fn apply_query(mut plan_request: PlanRequest, query: &str) -> Result<PlanRequest
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or("write KEY=VALUE")?;
         match key {
-            "rate" => *link = link.at_rate(1e6 * parse_in_range(key, value, 1e-3, 1e5)?),
-            "rtt" => *link = link.at_rtt(1e-3 * parse_in_range(key, value, 0.0, 1e5)?),
+            "rate" => *link = link.with_rate(1e6 * parse_in_range(key, value, 1e-3, 1e5)?),
+            "rtt" => *link = link.with_rtt(1e-3 * parse_in_range(key, value, 0.0, 1e5)?),
             "weight" => plan_request.usage.joule_s = parse_in_range(key, value, 0.0, 1e6)?,
             "memory" => plan_request.limits.memory = Some((1e6 * parse_in_range(key, value, 0.1, 1e7)?) as u64),
             "goal" => plan_request.goal = value.parse().map_err(|e: tacit_plan::PlanError| e.to_string())?,

@@ -32,7 +32,7 @@ fn predict(offered: &Offered, device: Device) -> Option<Prediction> {
     let client = tacit_plan::Device { cores: threads, ..machine.clone() };
     let link = link(device.link);
     let setting = Setting { client, server: machine, client_threads: threads, server_threads: 1, link };
-    Prediction::of(offered.backend, &offered.model.costs(), &setting)
+    Prediction::compute(offered.backend, &offered.model.costs(), &setting)
 }
 
 /// The planner's name of the machine that it was calibrated on.
