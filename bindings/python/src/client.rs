@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use numpy::{PyArray2, PyReadonlyArray2};
@@ -20,7 +20,7 @@ use tacit_store::keys;
 use crate::dealer::{Pinned, pin};
 use crate::error::{TacitError, refused, to_python, warn_of_faint};
 use crate::interrupt::{Stop, brief, interruptible, watched};
-use crate::{files, lowered};
+use crate::{files, lock, lowered};
 
 mod open;
 
@@ -94,14 +94,13 @@ fn tell_steps(progress: Option<&Progress>, tell: Option<&Bound<'_, PyAny>>) -> P
     }
 }
 
-/// Works on a connection; closes it after an error that leaves the parties out of step.
 fn run_on_connection<T>(
     inner: &Mutex<Option<Inner>>,
     closer: &Closer,
     progress: Option<Arc<Progress>>,
     work: impl FnOnce(&mut Inner) -> Result<T, ClientError>,
 ) -> PyResult<T> {
-    let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guard = lock(inner);
     let client = guard.as_mut().ok_or_else(|| TacitError::new_err("this client is closed"))?;
     client.set_progress(progress);
     let result = work(client);
@@ -112,19 +111,16 @@ fn run_on_connection<T>(
     result.map_err(|e| if e.refuses_answer() { refused(e) } else { to_python(e) })
 }
 
-/// Returns whether an error leaves the two parties out of step.
 fn ends_connection(error: &ClientError) -> bool {
-    if error.refuses_answer() {
-        return false;
-    }
-    matches!(
+    let is_out_of_step = matches!(
         error,
         ClientError::Net(_)
             | ClientError::Backend(_)
             | ClientError::Lost { .. }
             | ClientError::Ended { .. }
             | ClientError::Unexpected { .. }
-    )
+    );
+    is_out_of_step && !error.refuses_answer()
 }
 
 #[pymethods]
@@ -255,7 +251,7 @@ impl Client {
         let (model, backend) = (self.model.clone(), self.backend.clone());
         let is_closed = self.closer.is_closed();
         let work = move || {
-            let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut guard = lock(&inner);
             if let Some(client) = guard.as_mut().filter(|_| !is_closed) {
                 let making = client.again().and_then(|mut maker| {
                     maker.ask_batch(inputs)?;
@@ -320,7 +316,7 @@ impl Client {
         }
         let inner = Arc::clone(&self.inner);
         let work = move || {
-            let client = inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let client = lock(&inner).take();
             // Errors do not matter: a peer that has closed already needs no goodbye.
             let _ = client.map(Inner::close);
             Ok(())
@@ -355,7 +351,7 @@ impl Notice {
     }
 
     fn take(&self) -> PyResult<Noticed> {
-        let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let noticed = lock(&self.noticed).take();
         noticed.ok_or_else(used_notice)
     }
 }
@@ -380,7 +376,7 @@ impl Notice {
 
     /// Whether its material is made, or will not be before it is asked for.
     fn is_settled(&self) -> bool {
-        match &*self.noticed.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*lock(&self.noticed) {
             Some(Noticed::Making(announced)) => announced.is_settled(),
             Some(Noticed::Named(..)) | None => true,
         }
@@ -389,7 +385,7 @@ impl Notice {
     /// Waits for its turn, so long at most, where it was announced over HTTP; whether it has come.
     fn wait_for_turn(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let within = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
-        let (notices, name) = match &*self.noticed.lock().unwrap_or_else(PoisonError::into_inner) {
+        let (notices, name) = match &*lock(&self.noticed) {
             Some(Noticed::Named(notices, notice)) => (Arc::clone(notices), notice.name),
             Some(Noticed::Making(_)) => {
                 let text = "this notice has a connection, which waits for its turn by itself";
@@ -403,7 +399,7 @@ impl Notice {
 
     /// Withdraws the notice; does nothing if the notice was used.
     fn withdraw(&self, py: Python<'_>) -> PyResult<()> {
-        let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let noticed = lock(&self.noticed).take();
         match noticed {
             // Dropping the announcement withdraws it.
             Some(Noticed::Making(_)) | None => Ok(()),
@@ -453,7 +449,7 @@ fn seconds(time: Option<f64>) -> PyResult<Option<Duration>> {
 }
 
 fn terms(timeout_s: Option<f64>, deadline: &str) -> PyResult<Terms> {
-    let timeout = timeout_s.map(Duration::try_from_secs_f64).transpose().map_err(to_python)?;
+    let timeout = seconds(timeout_s)?;
     let deadline = match deadline {
         "interactive" => Deadline::Interactive,
         "normal" => Deadline::Normal,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,16 +12,14 @@ use tacit_ids::ClientId;
 use tacit_serve::{DealerConfig, DealerHandle, DealerServer};
 use tacit_store::keys;
 
-use crate::error::{TacitError, to_python};
+use crate::error::to_python;
 use crate::interrupt::brief;
+use crate::{parse_listen, stop_thread};
 
 /// A dealer's address and the fingerprint of its certificate.
 pub type Pinned = Option<(String, String)>;
 
 /// Parses the fingerprint in `pinned`.
-///
-/// # Errors
-/// The text is no fingerprint.
 pub fn pin(pinned: &Pinned) -> PyResult<Option<(&str, ClientId)>> {
     let parsed = pinned.as_ref().map(|(address, pin)| Ok((address.as_str(), pin.parse().map_err(to_python)?)));
     parsed.transpose()
@@ -43,9 +41,7 @@ impl Dealer {
     #[staticmethod]
     #[pyo3(signature = (listen, keys, numbers, make_keys))]
     fn start(py: Python<'_>, listen: &str, keys: PathBuf, numbers: PathBuf, make_keys: bool) -> PyResult<Self> {
-        let listen: SocketAddr = listen
-            .parse()
-            .map_err(|e| TacitError::new_err(format!("listen `{listen}`: {e} (ADDRESS:PORT is needed)")))?;
+        let listen = parse_listen(listen)?;
         let (dealer, pin) = brief(py, move || {
             if make_keys {
                 keys::init(&keys, &[], &["client".into()]).map_err(to_python)?;
@@ -74,11 +70,7 @@ impl Dealer {
 
     /// Ends the dealer. A second call does nothing.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         let handle = self.handle.clone();
-        brief(py, move || {
-            handle.stop(Duration::ZERO);
-            thread.join().map_err(|_| TacitError::new_err("the dealer's accepting thread panicked"))
-        })
+        stop_thread(py, &self.thread, "dealer", move || handle.stop(Duration::ZERO))
     }
 }

@@ -23,7 +23,6 @@ pub fn to_python(error: impl Error) -> PyErr {
     TacitError::new_err(message(error))
 }
 
-/// As [`to_python`], for an answer that the client refuses.
 pub fn refused(error: impl Error) -> PyErr {
     AnswerRefused::new_err(message(error))
 }

@@ -14,7 +14,6 @@ pub fn key(text: Option<&str>) -> PyResult<Option<SealKey>> {
     text.map(SealKey::from_text).transpose().map_err(to_python)
 }
 
-/// Reads a file of at most `limit` bytes.
 pub fn read(path: &Path, kind: Kind, key_text: Option<&str>, limit: u64) -> PyResult<Zeroizing<Vec<u8>>> {
     seal::read_file(path, kind, key(key_text)?.as_ref(), limit).map_err(to_python)
 }

@@ -69,12 +69,10 @@ pub fn brief<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> PyResult<
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Requests the work to end.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the work should end.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -13,7 +13,11 @@ mod lowered;
 mod model;
 mod server;
 
-use pyo3::prelude::pymodule;
+use error::TacitError;
+use pyo3::prelude::{PyResult, Python, pymodule};
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 /// The module `tacit._tacit`.
 #[pymodule]
@@ -49,7 +53,30 @@ mod _tacit {
     }
 }
 
-/// Formats bytes as hexadecimal digits.
+/// Locks what no panic leaves half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn parse_listen(address: &str) -> PyResult<SocketAddr> {
+    let parsed: Result<SocketAddr, _> = address.parse();
+    parsed.map_err(|e| TacitError::new_err(format!("listen `{address}`: {e} (ADDRESS:PORT is needed)")))
+}
+
+/// Has `stop` end a program in this process, and waits for its thread. A second call does nothing.
+fn stop_thread(
+    py: Python<'_>,
+    thread: &Mutex<Option<JoinHandle<()>>>,
+    program: &'static str,
+    stop: impl FnOnce() + Send + 'static,
+) -> PyResult<()> {
+    let Some(thread) = lock(thread).take() else { return Ok(()) };
+    interrupt::brief(py, move || {
+        stop();
+        thread.join().map_err(|_| TacitError::new_err(format!("the {program}'s accepting thread panicked")))
+    })
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -54,7 +54,6 @@ struct Facts<'a> {
     output_unit: Option<f64>,
 }
 
-/// Returns the public facts of a plan as JSON.
 pub fn plan_json(plan: &(impl Plan + ?Sized)) -> PyResult<String> {
     let facts = Facts {
         interface: plan.interface(),
@@ -193,7 +192,6 @@ impl Lowered {
     }
 }
 
-/// Converts options to the form that back ends take.
 pub fn to_options(options: &BTreeMap<String, String>) -> Options {
     let mut parsed = Options::default();
     options.iter().for_each(|(key, value)| parsed.set(key, value));

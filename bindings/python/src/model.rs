@@ -171,8 +171,7 @@ impl Model {
         labels: Option<Vec<usize>>,
     ) -> PyResult<String> {
         let (float, lowered) = (Arc::clone(&self.model), Arc::clone(lowered.get()));
-        // The length is never 0: the interface was checked.
-        let rows = inputs.as_slice()?.chunks(float.interface.input_len().max(1));
+        let rows = rows(&float.interface, inputs.as_slice()?);
         let (inputs, stop): (Vec<Vec<f32>>, _) = (rows.map(<[f32]>::to_vec).collect(), Stop::default());
         let watch = stop.watch();
         let work = move || {
@@ -193,6 +192,16 @@ impl Model {
     }
 }
 
+fn parse_interface(json: &str) -> PyResult<Interface> {
+    serde_json::from_str(json).map_err(to_python)
+}
+
+/// Splits concatenated inputs.
+fn rows<'a>(interface: &Interface, values: &'a [f32]) -> std::slice::Chunks<'a, f32> {
+    // The length is never 0: the interface was checked.
+    values.chunks(interface.input_len().max(1))
+}
+
 /// Normalises concatenated inputs (pixels, or inputs of the ONNX network) as the client of a model
 /// with this interface does.
 #[pyfunction]
@@ -202,10 +211,9 @@ pub fn normalise<'py>(
     values: PyReadonlyArray1<'py, f32>,
     pixels: bool,
 ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-    let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
+    let interface = parse_interface(interface_json)?;
     let units = if pixels { Units::Pixels } else { Units::Network };
-    // The length is never 0: the interface was checked.
-    let rows = values.as_slice()?.chunks(interface.input_len().max(1));
+    let rows = rows(&interface, values.as_slice()?);
     let normalised: Vec<f32> = rows.flat_map(|row| interface.normalise(row, units)).collect();
     Ok(normalised.to_pyarray(py))
 }
@@ -213,17 +221,15 @@ pub fn normalise<'py>(
 /// The normalised input that is nearest to zeros within the accepted range of this interface.
 #[pyfunction]
 pub fn blank<'py>(py: Python<'py>, interface_json: &str) -> PyResult<Bound<'py, PyArray1<f32>>> {
-    let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
-    Ok(interface.blank().to_pyarray(py))
+    Ok(parse_interface(interface_json)?.blank().to_pyarray(py))
 }
 
 /// The inputs outside the accepted range of this interface: index and reason of each. `values` are
 /// normalised and concatenated.
 #[pyfunction]
 pub fn refusals(interface_json: &str, values: PyReadonlyArray1<'_, f32>) -> PyResult<Vec<(usize, String)>> {
-    let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
-    // The length is never 0: the interface was checked.
-    let rows = values.as_slice()?.chunks(interface.input_len().max(1)).enumerate();
+    let interface = parse_interface(interface_json)?;
+    let rows = rows(&interface, values.as_slice()?).enumerate();
     let refused = rows.filter_map(|(place, row)| Some((place, interface.check_input(row).err()?.to_string())));
     Ok(refused.collect())
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tacit_store::keys;
 
 use crate::dealer::{Pinned, pin};
 use crate::error::{TacitError, to_python};
-use crate::files;
 use crate::interrupt::brief;
 use crate::lowered::Lowered;
+use crate::{files, parse_listen, stop_thread};
 
 /// A running server.
 #[pyclass(frozen, module = "tacit._tacit")]
@@ -45,9 +45,7 @@ impl Server {
         allow_clear: bool,
         accept_clock: bool,
     ) -> PyResult<Self> {
-        let listen: SocketAddr = listen
-            .parse()
-            .map_err(|e| TacitError::new_err(format!("listen `{listen}`: {e} (ADDRESS:PORT is needed)")))?;
+        let listen = parse_listen(listen)?;
         let tls = keys::load_server(&keys).map_err(to_python)?;
         let mut catalog = Catalog::new(allow_clear);
         let registry = Registry::standard();
@@ -93,12 +91,8 @@ impl Server {
     /// Ends the server: running requests get `grace_s` seconds. A second call does nothing.
     fn stop(&self, py: Python<'_>, grace_s: f64) -> PyResult<()> {
         let grace = Duration::try_from_secs_f64(grace_s).map_err(to_python)?;
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         let handle = self.handle.clone();
-        brief(py, move || {
-            handle.shutdown(grace);
-            thread.join().map_err(|_| TacitError::new_err("the server's accepting thread panicked"))
-        })
+        stop_thread(py, &self.thread, "server", move || handle.shutdown(grace))
     }
 }
 

@@ -71,7 +71,6 @@ fn check_level(context: &Context, level: usize) -> PyResult<()> {
     Err(TacitError::new_err(format!("level {level}: these parameters have 1 to {max_level}")))
 }
 
-/// Refuses to combine objects of different parameters.
 fn check_same(kind: &str, expected: &Context, actual: &Context) -> PyResult<()> {
     if std::ptr::eq(expected, actual) || expected.parameters() == actual.parameters() {
         return Ok(());

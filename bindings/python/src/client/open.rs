@@ -11,7 +11,6 @@ use crate::error::{TacitError, to_python};
 use crate::interrupt::Stop;
 use crate::{hex, lowered};
 
-/// Connects and opens `model`, or the server's only model if `model` is none.
 pub(super) fn open(
     config: ClientConfig,
     model: Option<String>,
