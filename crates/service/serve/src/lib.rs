@@ -22,10 +22,6 @@
 //! [`DealerServer`] is a separate program: it makes material for servers and clients, and works
 //! with neither. [`Front`] is another one: it places the clients of several servers at one of them.
 //!
-//! The files stand in rooms: `accept` (edge, handshakes, access), `session` (worker, client keys,
-//! uploads), `jobs` (driver, queue, limits, estimates), `control`, `ops` (metrics, traces, state,
-//! reload) and `models`; beside them `front` and `dealer`.
-//!
 //! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. A client's error ends its own
 //! connection only.
 #![forbid(unsafe_code)]

@@ -95,11 +95,16 @@ impl Shared {
         Arc::clone(&self.tls.borrow().config)
     }
 
+    /// Tells the driver, unless it has ended: then nobody needs the event.
+    pub(crate) fn tell(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+
     /// Asks the driver; `None` if it has ended.
     pub(crate) async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Option<T> {
         let (reply, answer) = oneshot::channel();
         // If the driver has ended, the request is dropped and the answer fails.
-        let _ = self.events.send(event(reply));
+        self.tell(event(reply));
         answer.await.ok()
     }
 

@@ -99,8 +99,7 @@ impl ConnectionGuard {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         drop(self.slot.take());
-        // Fails only if the driver has ended and has no list of connections any more.
-        let _ = self.shared.events.send(Event::Gone { number: self.number });
+        self.shared.tell(Event::Gone { number: self.number });
     }
 }
 
@@ -338,7 +337,7 @@ async fn serve(
         let is_phase = request.is_phase();
         let (reply, decision) = oneshot::channel();
         // If the driver has ended, the request is dropped, and `decision` fails.
-        let _ = shared.events.send(Event::Requested { number, request, open: connection.open(), reply });
+        shared.tell(Event::Requested { number, request, open: connection.open(), reply });
         let waited = wait(shared, connection, watched, is_phase, decision).await?;
         (connection, watched) = (waited.connection, waited.watched);
         let decision = match waited.decision {
@@ -379,9 +378,7 @@ async fn work(
     let (mut connection, result) = job.await.map_err(|_| ServeError::Panicked)?;
     let watched = result.and_then(|()| watch(copy));
     if watched.is_ok() {
-        // Fails only if the driver has ended.
-        let measured = connection.measured.take();
-        let _ = guard.shared.events.send(Event::Finished { number, measured });
+        guard.shared.tell(Event::Finished { number, measured: connection.measured.take() });
     }
     Ok((connection, watched))
 }

@@ -80,8 +80,7 @@ impl Control {
             self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
             return turn_away(&mut stream, "503 Service Unavailable", reason).await;
         }
-        // Sending fails only if the driver has ended.
-        let _ = self.shared.events.send(Event::Visited);
+        self.shared.tell(Event::Visited);
         tracing::debug!(%address, %client, %name, %role, "control connection");
         let conditions = EndConditions { idle: self.shared.config.control_idle, stop: self.stop, slot };
         tokio::select! {

@@ -61,8 +61,7 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
         Some(Ok(learned)) => {
             let seconds = started.elapsed().as_secs_f64();
             tracing::info!(%model, %backend, "warmed up in {seconds:.1} s");
-            // Fails only if the driver has ended.
-            let _ = shared.events.send(Event::Warmed(learned));
+            shared.tell(Event::Warmed(learned));
         }
         Some(Err(why)) => {
             tracing::warn!(%model, %backend, "not warmed up, its first jobs are estimated from counts: {why}")

@@ -48,16 +48,27 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 /// Counters and histograms are updated by events, gauges when the text is asked for.
 pub(crate) struct Metrics {
     registry: Registry,
-    served: Family<ModelLabels, Counter>,
     delay: Histograms<ModelLabels>,
     waiting: Histograms<ModelLabels>,
     phase_time: Histograms<PhaseLabels>,
     profile_error: Histograms<PhaseLabels>,
     dispatch: Histogram,
+    counters: Counters,
+    gauges: Gauges,
+}
+
+#[derive(Default)]
+struct Counters {
+    served: Family<ModelLabels, Counter>,
     failed: Family<PhaseLabels, Counter>,
     refused: Family<NameLabel, Counter>,
     sent: Family<PhaseLabels, Counter>,
     received: Family<PhaseLabels, Counter>,
+    pool_draws: Family<PoolDrawLabels, Counter>,
+}
+
+#[derive(Default)]
+struct Gauges {
     connections: Family<NameLabel, Gauge>,
     greeting_places: Gauge,
     jobs: Family<NameLabel, Gauge>,
@@ -67,7 +78,6 @@ pub(crate) struct Metrics {
     disk: Family<NameLabel, Gauge>,
     materials: Family<NameLabel, Gauge>,
     pooled: Family<ModelLabels, Gauge>,
-    pool_draws: Family<PoolDrawLabels, Counter>,
     stored: Gauge,
     uptime: Real,
     expiry: Family<NameLabel, Gauge>,
@@ -87,56 +97,40 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("tacit"),
-            served: Family::default(),
             delay: Histograms::new_with_constructor(times),
             waiting: Histograms::new_with_constructor(times),
             phase_time: Histograms::new_with_constructor(times),
             profile_error: Histograms::new_with_constructor(ratios),
             // From ten microseconds to a second.
             dispatch: Histogram::new(exponential_buckets(0.000_01, 2.0, 18)),
-            failed: Family::default(),
-            refused: Family::default(),
-            sent: Family::default(),
-            received: Family::default(),
-            connections: Family::default(),
-            greeting_places: Gauge::default(),
-            jobs: Family::default(),
-            cores: Family::default(),
-            dealings: Family::default(),
-            memory: Family::default(),
-            disk: Family::default(),
-            materials: Family::default(),
-            pooled: Family::default(),
-            pool_draws: Family::default(),
-            stored: Gauge::default(),
-            uptime: Real::default(),
-            expiry: Family::default(),
+            counters: Counters::default(),
+            gauges: Gauges::default(),
         };
         new.register_all();
         new
     }
 
     fn register_all(&mut self) {
-        let registry = &mut self.registry;
+        let Self { registry, counters, gauges, .. } = self;
         registry.register("server", "Version of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        registry.register("served_inputs", "Inputs answered", self.served.clone());
-        registry.register("failed_jobs", "Jobs that failed", self.failed.clone());
-        registry.register("refusals", "Connections and requests refused, by kind", self.refused.clone());
-        registry.register("connections", "Connections now, by kind", self.connections.clone());
-        registry.register("greeting_places", "Limit on unauthenticated connections", self.greeting_places.clone());
-        registry.register("jobs", "Inputs now, by state", self.jobs.clone());
-        registry.register("materials", "Materials in the ledger, by state", self.materials.clone());
-        registry.register("pooled_materials", "Ready materials that are for no client yet", self.pooled.clone());
+        registry.register("served_inputs", "Inputs answered", counters.served.clone());
+        registry.register("failed_jobs", "Jobs that failed", counters.failed.clone());
+        registry.register("refusals", "Connections and requests refused, by kind", counters.refused.clone());
+        registry.register("connections", "Connections now, by kind", gauges.connections.clone());
+        registry.register("greeting_places", "Limit on unauthenticated connections", gauges.greeting_places.clone());
+        registry.register("jobs", "Inputs now, by state", gauges.jobs.clone());
+        registry.register("materials", "Materials in the ledger, by state", gauges.materials.clone());
+        registry.register("pooled_materials", "Ready materials that are for no client yet", gauges.pooled.clone());
         registry.register(
             "pool_draws",
             "Offline phases that could use pooled material, by result",
-            self.pool_draws.clone(),
+            counters.pool_draws.clone(),
         );
-        registry.register("cores", "Threads used and available", self.cores.clone());
+        registry.register("cores", "Threads used and available", gauges.cores.clone());
         registry.register(
             "dealings",
             "Materials that a dealer makes at this time, and their limit",
-            self.dealings.clone(),
+            gauges.dealings.clone(),
         );
         let (delay, waiting) = (self.delay.clone(), self.waiting.clone());
         let s = Unit::Seconds;
@@ -149,9 +143,9 @@ impl Metrics {
         let dispatch = "From the decision that a phase starts to its first byte to the client";
         registry.register_with_unit("dispatch", dispatch, s.clone(), self.dispatch.clone());
         let expiry = "Last second of the certificates in use, since 1970";
-        registry.register_with_unit("certificate_expiry_timestamp", expiry, s.clone(), self.expiry.clone());
-        registry.register_with_unit("uptime", "Time since the start", s, self.uptime.clone());
-        let (sent, received, b) = (self.sent.clone(), self.received.clone(), Unit::Bytes);
+        registry.register_with_unit("certificate_expiry_timestamp", expiry, s.clone(), gauges.expiry.clone());
+        registry.register_with_unit("uptime", "Time since the start", s, gauges.uptime.clone());
+        let (sent, received, b) = (counters.sent.clone(), counters.received.clone(), Unit::Bytes);
         registry.register_with_unit("link_sent", "Bytes sent to clients, without TLS overhead", b.clone(), sent);
         registry.register_with_unit(
             "link_received",
@@ -163,17 +157,17 @@ impl Metrics {
             "memory",
             "Memory used by jobs and available to them",
             b.clone(),
-            self.memory.clone(),
+            gauges.memory.clone(),
         );
         let disk = "Disk used and available for inputs in progress";
-        registry.register_with_unit("disk", disk, b.clone(), self.disk.clone());
-        registry.register_with_unit("stored", "Disk used by ready material", b, self.stored.clone());
+        registry.register_with_unit("disk", disk, b.clone(), gauges.disk.clone());
+        registry.register_with_unit("stored", "Disk used by ready material", b, gauges.stored.clone());
     }
 
     pub(crate) fn record_phase(&self, labels: &PhaseLabels, figures: &Figures) {
         self.phase_time.get_or_create(labels).observe(figures.wall_s);
-        self.sent.get_or_create(labels).inc_by(figures.sent_bytes);
-        self.received.get_or_create(labels).inc_by(figures.received_bytes);
+        self.counters.sent.get_or_create(labels).inc_by(figures.sent_bytes);
+        self.counters.received.get_or_create(labels).inc_by(figures.received_bytes);
     }
 
     /// From the decision to start a phase to the message to its client.
@@ -188,7 +182,7 @@ impl Metrics {
 
     pub(crate) fn record_answer(&self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
         let labels = ModelLabels { model: model.to_owned(), backend: backend.to_owned() };
-        self.served.get_or_create(&labels).inc();
+        self.counters.served.get_or_create(&labels).inc();
         self.delay.get_or_create(&labels).observe(delay_s);
         self.waiting.get_or_create(&labels).observe(waiting_s);
     }
@@ -196,31 +190,31 @@ impl Metrics {
     pub(crate) fn record_draw(&self, model: &str, backend: &str, found: bool) {
         let name = if found { FOUND } else { EMPTY };
         let labels = PoolDrawLabels { model: model.to_owned(), backend: backend.to_owned(), name };
-        self.pool_draws.get_or_create(&labels).inc();
+        self.counters.pool_draws.get_or_create(&labels).inc();
     }
 
     pub(crate) fn count_failure(&self, labels: &PhaseLabels) {
-        self.failed.get_or_create(labels).inc();
+        self.counters.failed.get_or_create(labels).inc();
     }
 
     pub(crate) fn count_refusal(&self, kind: &'static str) {
-        self.refused.get_or_create(&NameLabel { name: kind }).inc();
+        self.counters.refused.get_or_create(&NameLabel { name: kind }).inc();
     }
 
     /// Returns all figures as text; gauges show the snapshot and the ledger's counts.
     pub(crate) fn text(&self, snapshot: &Snapshot, ledger: &Counts) -> String {
-        let Counts { ready, ready_bytes, unsettled, burnt } = *ledger;
+        let (gauges, Counts { ready, ready_bytes, unsettled, burnt }) = (&self.gauges, *ledger);
         let materials = [("ready", ready), ("unsettled", unsettled), ("burnt", burnt)];
-        materials.into_iter().for_each(|(name, n)| set(&self.materials, name, n));
-        self.stored.set(to_gauge(ready_bytes));
-        self.pooled.clear();
+        materials.into_iter().for_each(|(name, n)| set(&gauges.materials, name, n));
+        gauges.stored.set(to_gauge(ready_bytes));
+        gauges.pooled.clear();
         for row in &snapshot.pools {
             let labels = ModelLabels { model: row.model.clone(), backend: row.backend.to_owned() };
-            self.pooled.get_or_create(&labels).inc_by(row.ready as i64);
+            gauges.pooled.get_or_create(&labels).inc_by(row.ready as i64);
             for name in [FOUND, EMPTY] {
                 let (model, backend) = (row.model.clone(), row.backend.to_owned());
                 // Creates the counter, so that it appears even at 0.
-                self.pool_draws.get_or_create(&PoolDrawLabels { model, backend, name }).inc_by(0);
+                self.counters.pool_draws.get_or_create(&PoolDrawLabels { model, backend, name }).inc_by(0);
             }
         }
         let connections = [
@@ -228,8 +222,8 @@ impl Metrics {
             ("control", snapshot.control_connections),
             ("unknown", snapshot.greetings),
         ];
-        connections.into_iter().for_each(|(name, n)| set(&self.connections, name, n as u64));
-        self.greeting_places.set(snapshot.greeting_places as i64);
+        connections.into_iter().for_each(|(name, n)| set(&gauges.connections, name, n as u64));
+        gauges.greeting_places.set(snapshot.greeting_places as i64);
         let Queues { pre, waiting, transit, ready, running_pre, running_on } = snapshot.queues;
         let jobs = [
             ("pre", pre),
@@ -239,17 +233,17 @@ impl Metrics {
             ("running_pre", running_pre),
             ("running_on", running_on),
         ];
-        jobs.into_iter().for_each(|(name, n)| set(&self.jobs, name, n as u64));
+        jobs.into_iter().for_each(|(name, n)| set(&gauges.jobs, name, n as u64));
         for (name, Amounts { cores, memory, disk, dealings }) in
             [("used", snapshot.used), ("capacity", snapshot.capacity)]
         {
-            set(&self.cores, name, cores);
-            set(&self.dealings, name, dealings);
-            set(&self.memory, name, memory);
-            set(&self.disk, name, disk);
+            set(&gauges.cores, name, cores);
+            set(&gauges.dealings, name, dealings);
+            set(&gauges.memory, name, memory);
+            set(&gauges.disk, name, disk);
         }
-        snapshot.certificates.iter().for_each(|row| set(&self.expiry, row.name, row.expires_s));
-        self.uptime.set(snapshot.uptime_s);
+        snapshot.certificates.iter().for_each(|row| set(&gauges.expiry, row.name, row.expires_s));
+        gauges.uptime.set(snapshot.uptime_s);
         let mut output = String::new();
         text::encode(&mut output, &self.registry).expect("a String takes everything");
         output

@@ -38,8 +38,7 @@ pub(crate) fn access(shared: &Shared) -> Result<bool, ServeError> {
     if rules.have_quotas() && shared.usage.is_none() {
         tracing::warn!("quotas begin anew with each start: no records are kept");
     }
-    // If the driver has ended, no client is served.
-    let _ = shared.events.send(Event::Access(Arc::new(rules)));
+    shared.tell(Event::Access(Arc::new(rules)));
     Ok(true)
 }
 

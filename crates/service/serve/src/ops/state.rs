@@ -269,7 +269,7 @@ struct Writer {
 impl Writer {
     /// Writes rows in batches until all senders are gone.
     fn work(&mut self, queue: &Receiver<Row>) {
-        // Deletes what is too old before new rows arrive.
+        // Prunes before new rows arrive.
         if let Err(e) = self.write(&[]) {
             tracing::warn!("old rows of {} stay for now: {e}", self.path.display());
         }

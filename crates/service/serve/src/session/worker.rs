@@ -112,8 +112,7 @@ pub(crate) fn run(
             {
                 let (client, peer) = (&connection.peer_name, connection.channel.peer());
                 shared.refused(DEVIATED, None, format!("{name} of client {client} at {peer}: {e}"));
-                // Fails only if the driver has ended.
-                let _ = shared.events.send(Event::Deviated { number, fault });
+                shared.tell(Event::Deviated { number, fault });
             }
             return Err(e);
         }
@@ -124,8 +123,7 @@ pub(crate) fn run(
         }
     };
     if let Some(end) = end {
-        // Fails only if the driver has ended.
-        let _ = shared.events.send(Event::Over { number, end });
+        shared.tell(Event::Over { number, end });
     }
     if let Some(reply) = reply {
         send(&mut connection.channel, REPLY, &reply)?;
@@ -325,9 +323,8 @@ impl<'a> Job<'a> {
             }
         };
         if let Some(material) = material {
-            // The driver gets the material before the client learns of it. Sending fails only if
-            // the driver has ended.
-            drop(self.shared.events.send(Event::Made { id, binding, material }));
+            // The driver gets the material before the client learns of it.
+            self.shared.tell(Event::Made { id, binding, material });
         }
         let (reply, took) = self.finish_phase(meter, bytes)?;
         let memory = self.peak_memory();

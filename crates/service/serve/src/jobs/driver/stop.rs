@@ -47,7 +47,6 @@ impl Driver {
         }
         self.pools.close();
         self.stop.send_replace(true);
-        // Waiting jobs are not started any more.
         let waiting: Vec<ConnectionId> =
             self.jobs.iter().filter(|(_, job)| !matches!(job, Job::Runs { .. })).map(|(&number, _)| number).collect();
         for number in waiting {

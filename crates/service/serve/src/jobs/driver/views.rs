@@ -20,7 +20,6 @@ impl Driver {
         let mut snapshot = self.base_snapshot();
         let rules = self.gate.rules();
         let rules = rules.borrow();
-        // Names in the access rules take precedence.
         let jobs = snapshot.jobs.iter_mut().map(|row| (row.client, &mut row.client_name));
         let clients = snapshot.clients.iter_mut().map(|row| (row.client, &mut row.client_name));
         for (client, row_name) in jobs.chain(clients) {

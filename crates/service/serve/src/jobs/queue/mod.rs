@@ -12,6 +12,7 @@ mod pools;
 mod refill;
 mod settings;
 
+use crate::models::catalog::Offered;
 use crate::ops::state::LearnedDurations;
 pub(crate) use messages::{Effect, InputOrigin, InputStatus, JobEnd, OfferName, Planned};
 use pools::Pools;
@@ -126,6 +127,19 @@ struct Kind {
 }
 
 impl Kind {
+    /// Copies names, so that a withdrawn model does not stay in memory.
+    fn new(offered: &Arc<Offered>, device: Device, dealt: bool) -> Self {
+        Self {
+            name: offered.name.as_str().into(),
+            backend: offered.backend,
+            plan: offered.plan,
+            of_one: offered.of_one().plan,
+            batch: offered.batch(),
+            device,
+            dealt,
+        }
+    }
+
     fn offer(&self) -> OfferName {
         OfferName { model: Arc::clone(&self.name), backend: self.backend }
     }

@@ -20,11 +20,8 @@ impl Queue {
         let spec = estimates::spec(&origin.offered, device, &self.learned, self.threads, max_memory);
         self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
-        // Copies, so that a withdrawn model does not stay in memory.
-        let (name, backend) = (origin.offered.name.as_str().into(), origin.offered.backend);
-        let (plan, of_one, batch) = (origin.offered.plan, origin.offered.of_one().plan, origin.offered.batch());
         let dealt = estimates::only_waits(&*origin.offered.model);
-        self.kinds.push(Kind { name, backend, plan, of_one, batch, device, dealt });
+        self.kinds.push(Kind::new(&origin.offered, device, dealt));
         self.make_room(self.memory_of(model));
         self.open_pool(&origin.offered);
         Ok(model)

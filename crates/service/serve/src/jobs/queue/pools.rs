@@ -73,11 +73,9 @@ impl Queue {
         if self.handle(Event::ModelAdded(spec)).is_err() {
             return;
         }
-        let (name, backend) = (offered.name.as_str().into(), offered.backend);
-        let (plan, of_one, batch) = (offered.plan, offered.of_one().plan, offered.batch());
-        self.kinds.push(Kind { name, backend, plan, of_one, batch, device: estimates::LOCAL_DEVICE, dealt: true });
+        self.kinds.push(Kind::new(offered, estimates::LOCAL_DEVICE, true));
         let pool = Pool { offered: Arc::clone(offered), model, stock: VecDeque::new(), asleep: false };
-        self.pools.pools.insert(plan, pool);
+        self.pools.pools.insert(offered.plan, pool);
     }
 
     /// Closes the pools of withdrawn plans and of their batches.
