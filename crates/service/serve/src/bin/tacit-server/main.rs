@@ -55,6 +55,28 @@ struct Args {
     /// Address to listen on; port 0 takes a free one and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
     listen: SocketAddr,
+    #[command(flatten)]
+    backends: BackendArgs,
+    #[command(flatten)]
+    storage: StorageArgs,
+    #[command(flatten)]
+    jobs: JobArgs,
+    #[command(flatten)]
+    connections: ConnectionArgs,
+    #[command(flatten)]
+    material: MaterialArgs,
+    /// Collector of traces, http://HOST:PORT, which receives each phase that ends (OTLP over HTTP,
+    /// JSON)
+    #[arg(long, value_name = "URL")]
+    otlp: Option<Collector>,
+    /// Print the line with the address as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+// Back ends and their dealer.
+#[derive(clap::Args)]
+struct BackendArgs {
     #[arg(long = "backend", value_name = "ID", help = backend_help())]
     backends: Vec<String>,
     /// Option of the first back end, or of the one named; may be given several times. Without any,
@@ -75,6 +97,11 @@ struct Args {
     /// Allow back ends that show this server every input: no private inference, for measurements
     #[arg(long)]
     allow_clear: bool,
+}
+
+// Files that the server keeps or reads.
+#[derive(clap::Args)]
+struct StorageArgs {
     /// Folder for the server's half of material made ahead of time; without it, clients cannot
     /// prepare any
     #[arg(long, value_name = "DIR")]
@@ -94,6 +121,11 @@ struct Args {
     /// cmd:COMMAND
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text)]
     seal: Option<SealKey>,
+}
+
+// When jobs run, and what they may take.
+#[derive(clap::Args)]
+struct JobArgs {
     /// Threads of each job's arithmetic
     #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
@@ -131,6 +163,11 @@ struct Args {
     /// Seconds that a notice is valid without its request
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     notice_ttl: u64,
+}
+
+// Limits of connections.
+#[derive(clap::Args)]
+struct ConnectionArgs {
     /// Send at most this fast to each client, to cap power on purpose: 20mbit, 500kbit
     #[arg(long, value_name = "RATE")]
     pace: Option<Rate>,
@@ -151,6 +188,11 @@ struct Args {
     /// Seconds that a client may wait between requests
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     idle: u64,
+}
+
+// Limits of material, keys and batches of one client.
+#[derive(clap::Args)]
+struct MaterialArgs {
     /// Materials that one client may have on disk
     #[arg(long, default_value_t = 256, value_parser = count(1_000_000))]
     quota: usize,
@@ -177,13 +219,6 @@ struct Args {
     /// clients wait for a server (300); 0 refuses at once
     #[arg(long, value_name = "SECONDS", default_value_t = 240, value_parser = clap::value_parser!(u64).range(0..=3600))]
     memory_wait: u64,
-    /// Collector of traces, http://HOST:PORT, which receives each phase that ends (OTLP over HTTP,
-    /// JSON)
-    #[arg(long, value_name = "URL")]
-    otlp: Option<Collector>,
-    /// Print the line with the address as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Help text of `--backend`.
@@ -197,65 +232,65 @@ fn backend_help() -> String {
 impl Args {
     fn config(&self) -> anyhow::Result<ServerConfig> {
         let defaults = ServerConfig::new(self.listen, keys::load_server(&self.keys)?);
-        let resources = match self.dealer.as_deref().zip(self.dealer_pin) {
+        let resources = match self.backends.dealer.as_deref().zip(self.backends.dealer_pin) {
             Some(dealer) => {
-                let folder = self.dealer_keys.as_ref().unwrap_or(&self.keys);
+                let folder = self.backends.dealer_keys.as_ref().unwrap_or(&self.keys);
                 tacit_client::resources(Some(dealer), &keys::load_client(folder, keys::ORDERS)?, None)?
             }
             None => defaults.resources.clone(),
         };
         Ok(ServerConfig {
-            store: self.material.clone(),
-            access: self.access.clone(),
-            audit_days: self.audit_days,
-            audit_bytes: self.audit_mib << 20,
+            store: self.storage.material.clone(),
+            access: self.storage.access.clone(),
+            audit_days: self.storage.audit_days,
+            audit_bytes: self.storage.audit_mib << 20,
             traces: self.otlp.clone(),
-            seal: self.seal.clone(),
+            seal: self.storage.seal.clone(),
             resources,
-            pace: self.pace,
-            threads: self.threads,
-            policy: self.policy.clone(),
-            cores: self.cores.unwrap_or(defaults.cores),
-            strict_cores: self.strict_cores,
-            dealings: self.dealings,
-            pool: self.pool << 20,
-            resident: self.resident.map_or(u64::MAX, |mib| mib << 20),
-            job_memory: self.job_memory.map_or(u64::MAX, |mib| mib << 20),
-            queued_per_client: self.queued,
-            notice_ttl: Duration::from_secs(self.notice_ttl),
-            max_connections: self.max_connections,
-            connections_per_client: self.connections_per_client.and_then(NonZero::new),
-            max_control: self.max_control as usize,
-            stall_timeout: Duration::from_secs(self.stall),
-            idle_timeout: Duration::from_secs(self.idle),
-            stored_per_client: self.quota,
-            uploads_per_client: self.key_quota << 20,
-            expire: Duration::from_secs(self.expire * 24 * 3600),
-            accept_clock: self.accept_clock,
-            max_batch: self.max_batch,
-            memory_per_client: self.memory as usize,
-            memory_wait: Duration::from_secs(self.memory_wait),
+            pace: self.connections.pace,
+            threads: self.jobs.threads,
+            policy: self.jobs.policy.clone(),
+            cores: self.jobs.cores.unwrap_or(defaults.cores),
+            strict_cores: self.jobs.strict_cores,
+            dealings: self.jobs.dealings,
+            pool: self.jobs.pool << 20,
+            resident: self.jobs.resident.map_or(u64::MAX, |mib| mib << 20),
+            job_memory: self.jobs.job_memory.map_or(u64::MAX, |mib| mib << 20),
+            queued_per_client: self.jobs.queued,
+            notice_ttl: Duration::from_secs(self.jobs.notice_ttl),
+            max_connections: self.connections.max_connections,
+            connections_per_client: self.connections.connections_per_client.and_then(NonZero::new),
+            max_control: self.connections.max_control as usize,
+            stall_timeout: Duration::from_secs(self.connections.stall),
+            idle_timeout: Duration::from_secs(self.connections.idle),
+            stored_per_client: self.material.quota,
+            uploads_per_client: self.material.key_quota << 20,
+            expire: Duration::from_secs(self.material.expire * 24 * 3600),
+            accept_clock: self.material.accept_clock,
+            max_batch: self.material.max_batch,
+            memory_per_client: self.material.memory as usize,
+            memory_wait: Duration::from_secs(self.material.memory_wait),
             ..defaults
         })
     }
 
     fn files(&self, registry: &Registry) -> anyhow::Result<Files> {
-        let has_dealer = self.dealer.is_some();
-        let offering = match (self.backends.is_empty(), self.options.is_empty()) {
+        let has_dealer = self.backends.dealer.is_some();
+        let offering = match (self.backends.backends.is_empty(), self.backends.options.is_empty()) {
             (true, true) => {
                 let registry = registry.clone();
-                Offering::Beside(Beside { registry, has_dealer, allow_clear: self.allow_clear })
+                Offering::Beside(Beside { registry, has_dealer, allow_clear: self.backends.allow_clear })
             }
-            (true, false) => Offering::Named(load::choose(registry, &[DEFAULT.to_owned()], &self.options)?),
-            (false, _) => Offering::Named(load::choose(registry, &self.backends, &self.options)?),
+            (true, false) => Offering::Named(load::choose(registry, &[DEFAULT.to_owned()], &self.backends.options)?),
+            (false, _) => Offering::Named(load::choose(registry, &self.backends.backends, &self.backends.options)?),
         };
         Ok(Files {
             models: self.models.clone(),
             offering,
-            allow_clear: self.allow_clear,
+            allow_clear: self.backends.allow_clear,
             has_dealer,
-            warm_up: !self.no_warm_up,
-            seal: self.seal.clone(),
+            warm_up: !self.jobs.no_warm_up,
+            seal: self.storage.seal.clone(),
             keys: self.keys.clone(),
             loaded: BTreeMap::new(),
         })
