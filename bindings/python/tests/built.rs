@@ -2,7 +2,7 @@
 use std::path::Path;
 
 #[test]
-fn the_module_is_built_and_has_the_entry_that_python_looks_for() {
+fn built_module_has_the_entry_that_python_looks_for() {
     let program = std::env::current_exe().unwrap();
     let module = program.parent().map(|deps| deps.join("lib_tacit.so")).unwrap();
     assert!(Path::new(&module).exists(), "{}", module.display());

@@ -17,8 +17,7 @@
 //!   thread for each connection; programs with an async runtime wait for
 //!   [`ConnectionSlot::evicted`] beside their work.
 //!
-//! The first three get the time as an argument and use neither clock nor socket. This crate uses no
-//! other crate of the project.
+//! The first three get the time as an argument and use neither clock nor socket.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -167,7 +167,6 @@ fn record(line: &[u8]) -> String {
 
 const ESCAPE: char = '\u{1b}';
 
-/// Whether the text after an escape character starts with a colour code.
 fn is_colour(sequence: &str) -> bool {
     let digits = sequence.strip_prefix('[').map(|r| r.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
     digits.is_some_and(|end| end.starts_with('m'))
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_drops_lines_blocks_nobody_and_says_so() {
+    fn full_queue_drops_and_counts_lines() {
         let (mut queue, items) = queue(2);
         for line in [b"one\n", b"two\n", b"six\n"] {
             assert_eq!(queue.write(line).unwrap(), 4);
@@ -264,41 +263,44 @@ mod tests {
         let mut out = Vec::new();
         write_out(&items, &dropped, &mut out);
         let text = String::from_utf8(out).unwrap();
-        assert!(text.starts_with("one\n1 lines of the log were dropped") && text.ends_with("two\n"), "{text}");
+        assert!(text.starts_with("one\n1 lines of the log were dropped"), "{text}");
+        assert!(text.ends_with("two\n"), "{text}");
     }
 
     #[test]
-    fn levels_are_read_or_named() {
-        let read = |text: &str| parse_targets(Some(OsStr::new(text)));
-        let enabled = |targets: &Targets, target: &str, level: LevelFilter| {
-            targets.would_enable(target, &level.into_level().unwrap())
-        };
-        for usual in [parse_targets(None), read("")].map(Result::unwrap) {
-            assert!(
-                enabled(&usual, "tacit_net", LevelFilter::WARN) && !enabled(&usual, "tacit_net", LevelFilter::INFO)
-            );
-        }
-        let two = read("tacit_client=debug,info").unwrap();
-        assert!(
-            enabled(&two, "tacit_client::wire", LevelFilter::DEBUG) && !enabled(&two, "tacit_net", LevelFilter::DEBUG)
-        );
+    fn reads_levels_and_names_wrong_ones() {
         // The library whose warnings peers can cause is logged only if named.
-        for (text, is_heard) in [("", false), ("info", false), ("h2=warn,info", true), ("h2::proto=warn", true)] {
-            assert_eq!(enabled(&read(text).unwrap(), "h2::proto::ping_pong", LevelFilter::WARN), is_heard, "{text}");
+        for (text, target, level, expected) in [
+            (None, "tacit_net", LevelFilter::WARN, true),
+            (None, "tacit_net", LevelFilter::INFO, false),
+            (Some(""), "tacit_net", LevelFilter::WARN, true),
+            (Some(""), "tacit_net", LevelFilter::INFO, false),
+            (Some("tacit_client=debug,info"), "tacit_client::wire", LevelFilter::DEBUG, true),
+            (Some("tacit_client=debug,info"), "tacit_net", LevelFilter::DEBUG, false),
+            (Some(""), "h2::proto::ping_pong", LevelFilter::WARN, false),
+            (Some("info"), "h2::proto::ping_pong", LevelFilter::WARN, false),
+            (Some("h2=warn,info"), "h2::proto::ping_pong", LevelFilter::WARN, true),
+            (Some("h2::proto=warn"), "h2::proto::ping_pong", LevelFilter::WARN, true),
+        ] {
+            let targets = parse_targets(text.map(OsStr::new)).unwrap();
+            assert_eq!(targets.would_enable(target, &level.into_level().unwrap()), expected, "{text:?}: {target}");
         }
-        let error = read("tacit_client=loud").unwrap_err().to_string();
+        let error = parse_targets(Some(OsStr::new("tacit_client=loud"))).unwrap_err().to_string();
         assert!(error.starts_with("TACIT_LOG=tacit_client=loud: levels such as"), "{error}");
     }
 
     #[test]
-    fn a_record_is_one_line_that_no_terminal_obeys() {
+    fn escapes_records_to_one_line() {
         let forged = b"WARN peer says: bye\n2026-11-27 ERROR all keys are lost\r\x1b]0;title\x07\xe2\x80\xaeoops\xff\n";
         let text = record(forged);
         assert_eq!(text.matches('\n').count(), 1, "{text}");
-        assert!(text.ends_with('\n') && text.trim_end().chars().all(text::is_plain), "{text}");
-        assert!(text.contains("bye\\n2026-11-27 ERROR") && text.contains("\\u001b]0;title\\u0007"), "{text}");
-        assert_eq!(record(b"\x1b[33m WARN\x1b[0m a line\n"), "\x1b[33m WARN\x1b[0m a line\n", "colours stay");
-        assert_eq!(record(b"\x1b[2J\x1b[6n"), "\\u001b[2J\\u001b[6n\n", "other sequences do not");
+        assert!(text.ends_with('\n'), "{text}");
+        assert!(text.trim_end().chars().all(text::is_plain), "{text}");
+        for part in ["bye\\n2026-11-27 ERROR", "\\u001b]0;title\\u0007"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(record(b"\x1b[33m WARN\x1b[0m a line\n"), "\x1b[33m WARN\x1b[0m a line\n");
+        assert_eq!(record(b"\x1b[2J\x1b[6n"), "\\u001b[2J\\u001b[6n\n");
         let (mut queue, items) = queue(1);
         queue.write_all(forged).unwrap();
         let Ok(Item::Line(line)) = items.try_recv() else { panic!("a line") };
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_is_no_error() {
+    fn missing_reader_is_no_error() {
         let (mut queue, items) = queue(2);
         drop(items);
         assert_eq!(queue.write(b"line\n").unwrap(), 5);
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_and_waited_for() {
+    fn cuts_long_lines_and_waits_for_queued_ones() {
         let (mut queue, items) = queue(4);
         queue.write_all(&[b'x'; 10 * MAX_LINE_BYTES]).unwrap();
         let dropped = queue.dropped.clone();

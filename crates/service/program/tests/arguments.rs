@@ -18,22 +18,26 @@ struct Program {
 }
 
 #[test]
-fn what_is_not_given_has_a_value_and_what_belongs_together_comes_together() {
+fn arguments_have_defaults_and_belong_together() {
     let parse = |line: &str| Program::try_parse_from(line.split(' '));
     let program = parse("x --client bob").unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((program.server.server.as_str(), program.server.client.as_str()), ("127.0.0.1:7878", "bob"));
-    assert!(program.server.identity().is_err(), "there is no such folder");
-    assert!(program.number == 1, "there is no such folder");
+    assert!(program.server.identity().is_err());
+    assert_eq!(program.number, 1);
     let _ = program.dealer;
-    let refusal = |line: &str| parse(line).err().expect("it is refused").to_string();
-    assert!(refusal("x --dealer there:1").contains("--dealer-pin"));
-    assert!(refusal("x --dealer-keys k").contains("--dealer"));
-    assert!(refusal("x --number 4").contains("1..=3"));
-    assert!(refusal("x --number 0").contains("1..=3"));
+    for (line, part) in [
+        ("x --dealer there:1", "--dealer-pin"),
+        ("x --dealer-keys k", "--dealer"),
+        ("x --number 4", "1..=3"),
+        ("x --number 0", "1..=3"),
+    ] {
+        let refusal = parse(line).err().expect("it is refused").to_string();
+        assert!(refusal.contains(part), "{line}: {refusal}");
+    }
 }
 
 #[test]
-fn what_a_device_is_like_is_noted_for_its_connections() {
+fn device_arguments_configure_connections() {
     let dir = tempfile::tempdir().unwrap();
     keys::init(dir.path(), &[], &["alice".into()]).unwrap();
     let configure = |line: &str| {
