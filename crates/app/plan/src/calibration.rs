@@ -11,7 +11,7 @@ use tacit_net::Phase;
 
 use crate::counts::{Counts, Primitive, memory};
 use crate::error::PlanError;
-use crate::fit::{Fit, fit, seconds_of};
+use crate::fit::{Fit, Row, fit, seconds_of};
 use crate::observed::{self, MedianRun, Observation, Parallelism, dealing_counts};
 
 /// Version of the file format.
@@ -37,8 +37,10 @@ pub struct Rates {
 
 impl Rates {
     fn new(observations: &[MedianRun<'_>], phase: Phase, role: Role) -> Self {
-        let timed = observations.iter().map(|observation| {
-            (observation.network, observation.counts(phase, role), *role.value_of(&observation.took.cpu_s))
+        let timed = observations.iter().map(|observation| Row {
+            network: observation.network,
+            counts: observation.counts(phase, role),
+            measured: *role.value_of(&observation.took.cpu_s),
         });
         let Fit { seconds, error } = fit(&timed.collect::<Vec<_>>());
         let rates_by_primitive = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
@@ -50,7 +52,8 @@ impl Rates {
         let rows = usable.map(|observation| {
             let mut columns: Counts = [0.0; _];
             columns[..MEMORY_COLUMNS].copy_from_slice(&memory(&observation.run.costs, phase, role));
-            (observation.network, columns, *role.value_of(&observation.took.peak_bytes) as f64)
+            let measured = *role.value_of(&observation.took.peak_bytes) as f64;
+            Row { network: observation.network, counts: columns, measured }
         });
         let [process, by_declared, by_weights, ..] = fit(&rows.collect::<Vec<_>>()).seconds;
         // TOML has infinities, JSON has not.

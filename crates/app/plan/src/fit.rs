@@ -22,16 +22,25 @@ pub struct Fit {
     pub error: f64,
 }
 
-/// Fits seconds to counts. Cross-validation leaves out one group of rows at a time.
+/// What a run of a network counted and took.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// Index of the network.
+    pub network: usize,
+    pub counts: Counts,
+    /// Seconds; bytes where memory is fitted.
+    pub measured: f64,
+}
+
+/// Fits seconds to counts. Cross-validation leaves out one network at a time.
 ///
 /// Without rows, all seconds are zero and the error is infinite.
 #[must_use]
-pub fn fit(rows: &[(usize, Counts, f64)]) -> Fit {
-    let all: Vec<&(usize, Counts, f64)> = rows.iter().collect();
-    let seconds = solve(&all);
+pub fn fit(rows: &[Row]) -> Fit {
+    let seconds = solve(&rows.iter().collect::<Vec<_>>());
     let (mut squares, mut tests) = (0.0, 0);
-    for (group, counts, measured) in rows {
-        let training_rows: Vec<_> = rows.iter().filter(|(row_group, ..)| row_group != group).collect();
+    for Row { network, counts, measured } in rows {
+        let training_rows: Vec<_> = rows.iter().filter(|row| row.network != *network).collect();
         if training_rows.is_empty() {
             continue;
         }
@@ -52,19 +61,19 @@ fn scale(measured: f64) -> f64 {
 }
 
 /// Coordinate descent on columns that are scaled to length 1.
-fn solve(rows: &[&(usize, Counts, f64)]) -> Counts {
+fn solve(rows: &[&Row]) -> Counts {
     let mut norms: Counts = [0.0; _];
-    for (_, counts, measured) in rows {
-        for (norm, count) in norms.iter_mut().zip(counts) {
-            *norm += (count / scale(*measured)).powi(2);
+    for row in rows {
+        for (norm, count) in norms.iter_mut().zip(&row.counts) {
+            *norm += (count / scale(row.measured)).powi(2);
         }
     }
     let norms = norms.map(f64::sqrt);
     let mut found: Counts = [0.0; _];
-    let mut residual: Vec<f64> = rows.iter().map(|(_, _, measured)| measured / scale(*measured)).collect();
+    let mut residual: Vec<f64> = rows.iter().map(|row| row.measured / scale(row.measured)).collect();
     for _ in 0..ROUNDS {
         for (k, norm) in norms.iter().enumerate().filter(|(_, norm)| **norm > 0.0) {
-            let column = |(_, counts, measured): &(usize, Counts, f64)| counts[k] / scale(*measured) / norm;
+            let column = |row: &Row| row.counts[k] / scale(row.measured) / norm;
             let pull: f64 = rows.iter().zip(&residual).map(|(row, residual)| column(row) * residual).sum();
             let next = ((pull + found[k] - RELUCTANCE[k]) / (1.0 + RIDGE)).max(0.0);
             let step = next - found[k];
@@ -87,10 +96,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn row(group: usize, ntts: f64, ots: f64, took: [f64; 2]) -> (usize, Counts, f64) {
+    fn row(network: usize, ntts: f64, ots: f64, took: [f64; 2]) -> Row {
         let mut counts: Counts = [0.0; _];
         (counts[0], counts[1], counts[8]) = (ntts, ots, 1.0);
-        (group, counts, 0.004 + took[0] * ntts + took[1] * ots)
+        Row { network, counts, measured: 0.004 + took[0] * ntts + took[1] * ots }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost, Role, Sides};
 use tacit_net::Phase;
 
 use crate::counts::{Counts, Primitive, counts};
-use crate::fit::fit;
+use crate::fit::{Row, fit};
 use crate::link::{Link, OnLink};
 
 /// One measured phase, with both parties on the calibrated machine.
@@ -174,15 +174,15 @@ fn sorted(Sides { client, server }: Sides<f64>) -> [f64; 2] {
 /// Fits the time that offline phases take beyond the parties' own computing to the material that is
 /// dealt.
 pub(crate) fn dealer(runs: &[Observation], networks: &[String], parties_apart: f64) -> BTreeMap<Primitive, f64> {
-    let rows = networks.iter().enumerate().filter_map(|(network_index, network)| {
+    let rows = networks.iter().enumerate().filter_map(|(index, network)| {
         let run = runs.iter().find(|run| run.network == *network)?;
         let (_, observed) = median_run(runs, network, Phase::Offline, Observation::is_plain)?;
         let [shorter_s, longer_s] = sorted(observed.cpu_s);
-        let waited_s = (observed.wall_s - longer_s - parties_apart * shorter_s).max(0.0);
-        (run.costs.dealing != DealingCost::default())
-            .then(|| (network_index, dealing_counts(&run.costs.dealing), waited_s))
+        let measured = (observed.wall_s - longer_s - parties_apart * shorter_s).max(0.0);
+        let dealing = &run.costs.dealing;
+        (*dealing != DealingCost::default()).then(|| Row { network: index, counts: dealing_counts(dealing), measured })
     });
-    let rows: Vec<(usize, Counts, f64)> = rows.collect();
+    let rows: Vec<Row> = rows.collect();
     let seconds = if rows.is_empty() { [0.0; _] } else { fit(&rows).seconds };
     Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0).collect()
 }

@@ -15,7 +15,7 @@ impl Queue {
     ) -> Result<Option<String>, Refused> {
         self.check_name_free(origin.client, ask.name)?;
         let owner = self.request(connection, origin, Some(ask.name), ask.notice, ask.material, ask.terms)?;
-        Ok(self.live.get_mut(&owner).and_then(|live| live.ignored.take()))
+        Ok(self.inputs.live.get_mut(&owner).and_then(|live| live.ignored.take()))
     }
 
     /// Adds a request to the scheduler. A valid notice passes on what was made for it.
@@ -61,7 +61,7 @@ impl Queue {
             return Err(e.to_string());
         }
         if let Some(Ok(announced)) = &announced
-            && let Some(notice) = self.live.get_mut(announced).filter(|_| matches!(announced, Owner::Notice(_)))
+            && let Some(notice) = self.inputs.live.get_mut(announced).filter(|_| matches!(announced, Owner::Notice(_)))
         {
             // The notice's token has paid for this request, and pays for no other.
             notice.is_paid = false;
@@ -71,7 +71,7 @@ impl Queue {
         }
         self.pump();
         if let Some(Ok(notice @ Owner::Notice(_))) = announced
-            && self.live.get(&owner).is_some_and(|live| live.ignored.is_none())
+            && self.inputs.live.get(&owner).is_some_and(|live| live.ignored.is_none())
         {
             self.take_over(notice, owner);
         }
@@ -86,9 +86,9 @@ impl Queue {
         expected_owner: Option<&Owner>,
     ) -> Result<ModelId, Refused> {
         let default_model = self.model(origin)?;
-        let announced = expected_owner.and_then(|owner| self.live.get(owner)).map(|live| live.model);
+        let announced = expected_owner.and_then(|owner| self.inputs.live.get(owner)).map(|live| live.model);
         let matching = announced
-            .filter(|model| self.is_served(*model) && self.kinds[model.0 as usize].plan == origin.offered.plan);
+            .filter(|model| self.is_served(*model) && self.models.kinds[model.0 as usize].plan == origin.offered.plan);
         Ok(matching.unwrap_or(default_model))
     }
 
@@ -96,14 +96,14 @@ impl Queue {
     fn take_over(&mut self, notice: Owner, request: Owner) {
         let Some(ended) = self.close(notice) else { return };
         ended.connections.iter().for_each(|&connection| self.attach_connection(request, connection));
-        if let Some(job) = ended.job.and_then(|job| self.jobs.get_mut(&job)) {
+        if let Some(job) = ended.job.and_then(|job| self.inputs.jobs.get_mut(&job)) {
             job.owner = request;
         }
-        if let Some(live) = self.live.get_mut(&request) {
+        if let Some(live) = self.inputs.live.get_mut(&request) {
             (live.known_since, live.ready_connection, live.job, live.has_material) =
                 (ended.known_since, ended.ready_connection, ended.job, ended.has_material);
             // Connections that name the notice now reach the request.
-            self.names.extend(ended.names.iter().map(|&name| ((live.client, name), request)));
+            self.inputs.names.extend(ended.names.iter().map(|&name| ((live.client, name), request)));
             live.names.extend(ended.names);
         }
         if ended.ready_connection.is_some() {
@@ -119,10 +119,10 @@ impl Queue {
         announce: &Announce,
     ) -> Result<(), Refused> {
         self.check_name_free(origin.client, announce.name)?;
-        let limited = |ms: Option<u64>| ms.map(|ms| Span::from_millis(ms).min(self.notice_ttl));
+        let limited = |ms: Option<u64>| ms.map(|ms| Span::from_millis(ms).min(self.settings.notice_ttl));
         let (expected, ttl) = (limited(announce.expected_ms), limited(announce.ttl_ms));
         let owner = self.notice(connection, origin, Some(announce.name), expected, ttl, false)?;
-        if let Some(live) = self.live.get_mut(&owner).filter(|_| connection.is_none()) {
+        if let Some(live) = self.inputs.live.get_mut(&owner).filter(|_| connection.is_none()) {
             live.outlives_connections = true;
         }
         Ok(())
@@ -130,8 +130,8 @@ impl Queue {
 
     /// The state of a client's input; `None` if it has none of this name.
     pub(crate) fn status(&self, client: ClientId, name: InputId) -> Option<InputStatus> {
-        let live = self.live.get(self.names.get(&(client, name))?)?;
-        let phase = live.job.and_then(|job| self.jobs.get(&job)).map(|job| job.phase);
+        let live = self.inputs.live.get(self.inputs.names.get(&(client, name))?)?;
+        let phase = live.job.and_then(|job| self.inputs.jobs.get(&job)).map(|job| job.phase);
         let state = match phase {
             Some(JobPhase::Pre) => "offline",
             Some(JobPhase::On) => "online",
@@ -139,8 +139,8 @@ impl Queue {
             None => "announced",
         };
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
-        let is_idle = have.cores.saturating_sub(used.cores) >= self.threads;
-        let inputs = self.kinds[live.model.0 as usize].batch;
+        let is_idle = have.cores.saturating_sub(used.cores) >= self.settings.threads;
+        let inputs = self.models.kinds[live.model.0 as usize].batch;
         Some(InputStatus { state, inputs, may_start: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
     }
 
@@ -163,7 +163,7 @@ impl Queue {
             self.close(owner);
             return Err(e.to_string());
         }
-        if let Some(live) = self.live.get_mut(&owner) {
+        if let Some(live) = self.inputs.live.get_mut(&owner) {
             live.keep = keep;
         }
         Ok(owner)

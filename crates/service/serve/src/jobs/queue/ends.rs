@@ -7,10 +7,10 @@ use tacit_sched::{Cause, Event, InputReport, Outcome, Owner, Span};
 impl Queue {
     pub(super) fn record_answer(&mut self, owner: Owner, report: &InputReport) {
         if report.outcome == Outcome::Done {
-            let Some(live) = self.live.get(&owner) else { return };
+            let Some(live) = self.inputs.live.get(&owner) else { return };
             let client = live.client;
             self.demand.record_answer(client, live.model, self.now());
-            let kind = &self.kinds[report.model.0 as usize];
+            let kind = &self.models.kinds[report.model.0 as usize];
             let (offer, inputs) = (kind.offer(), kind.batch);
             let delay = report.ended.since(report.arrived);
             let waiting = report.on.started.map_or(Span::ZERO, |started| started.since(report.arrived));
@@ -24,19 +24,19 @@ impl Queue {
     }
 
     pub(super) fn turn_away(&mut self, owner: Owner, reason: &str) {
-        if let Some(connection) = self.live.get_mut(&owner).and_then(|live| live.ready_connection.take()) {
+        if let Some(connection) = self.inputs.live.get_mut(&owner).and_then(|live| live.ready_connection.take()) {
             self.effects.push(Effect::Refuse { connection, reason: reason.into() });
         }
     }
 
     pub(super) fn close(&mut self, owner: Owner) -> Option<PendingInput> {
         self.offers.forget(owner);
-        let live = self.live.remove(&owner)?;
+        let live = self.inputs.live.remove(&owner)?;
         for &name in &live.names {
-            self.names.remove(&(live.client, name));
+            self.inputs.names.remove(&(live.client, name));
         }
         for connection in &live.connections {
-            if let Some(station) = self.stations.get_mut(connection) {
+            if let Some(station) = self.inputs.stations.get_mut(connection) {
                 station.owners.remove(&owner);
             }
         }

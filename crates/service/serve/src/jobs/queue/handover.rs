@@ -25,7 +25,7 @@ impl Queue {
         on_disk: bool,
     ) -> Result<(), Refused> {
         let model = self.model_of(origin, Some(&owner))?;
-        let live = self.live.get_mut(&owner).ok_or("it has ended")?;
+        let live = self.inputs.live.get_mut(&owner).ok_or("it has ended")?;
         if live.model != model {
             return Err("it was asked for with another model, or for another number of inputs".into());
         }
@@ -40,7 +40,7 @@ impl Queue {
         // The input's time may have just ended: the scheduler must stop the waiting job before it
         // starts.
         self.pump();
-        let expected = self.live.get_mut(&owner).and_then(|live| live.expected_client.take());
+        let expected = self.inputs.live.get_mut(&owner).and_then(|live| live.expected_client.take());
         if let Some(start) = expected.and_then(|expected| expected.waiting_start) {
             self.start(&start);
         }
@@ -49,7 +49,7 @@ impl Queue {
 
     /// Confirms that a job without a connection was stopped.
     pub(super) fn confirm_stopped(&mut self, job: JobId) {
-        let mut coming = self.live.values_mut().filter_map(|live| live.expected_client.as_mut());
+        let mut coming = self.inputs.live.values_mut().filter_map(|live| live.expected_client.as_mut());
         if let Some(expected) =
             coming.find(|expected| expected.waiting_start.as_ref().is_some_and(|start| start.job == job))
         {
@@ -60,8 +60,8 @@ impl Queue {
 
     /// Keeps the lane after an offline phase: the client may ask for the online phase at once.
     pub(super) fn keep_lane(&mut self, owner: Owner) {
-        let deadline = Instant::now() + self.handover_timeout;
-        match self.live.get_mut(&owner) {
+        let deadline = Instant::now() + self.settings.handover_timeout;
+        match self.inputs.live.get_mut(&owner) {
             // A notice has no online phase of its own.
             Some(live) if matches!(owner, Owner::Request(_)) => {
                 live.expected_client = Some(ExpectedClient { deadline, waiting_start: None });
@@ -72,11 +72,11 @@ impl Queue {
 
     /// Puts off a job whose connection has not arrived.
     pub(super) fn put_off(&mut self, owner: Owner, start: &Start) {
-        let expected = self.live.get_mut(&owner).and_then(|live| live.expected_client.as_mut());
+        let expected = self.inputs.live.get_mut(&owner).and_then(|live| live.expected_client.as_mut());
         match expected.filter(|expected| expected.deadline > Instant::now()) {
             Some(expected) => {
                 expected.waiting_start = Some(start.clone());
-                self.handover_deadlines.insert((expected.deadline, owner));
+                self.inputs.handover_deadlines.insert((expected.deadline, owner));
             }
             None => self.give_back(owner, start),
         }
@@ -85,10 +85,13 @@ impl Queue {
     /// Returns jobs to the scheduler's queue if their client did not arrive in time.
     pub(super) fn give_up_waiting(&mut self) {
         let now = Instant::now();
-        while let Some(&(deadline, owner)) = self.handover_deadlines.first().filter(|(deadline, _)| *deadline <= now) {
-            self.handover_deadlines.remove(&(deadline, owner));
+        while let Some(&(deadline, owner)) =
+            self.inputs.handover_deadlines.first().filter(|(deadline, _)| *deadline <= now)
+        {
+            self.inputs.handover_deadlines.remove(&(deadline, owner));
             // The client may have arrived, or the input has ended.
             let expected = self
+                .inputs
                 .live
                 .get_mut(&owner)
                 .and_then(|live| live.expected_client.take_if(|expected| expected.deadline == deadline));

@@ -78,32 +78,49 @@ pub(crate) struct Queue {
     scheduler: Scheduler<PolicySpec>,
     policy: String,
     epoch: Instant,
-    /// The scheduler's models, by digest of the plan and class of device.
-    models: BTreeMap<([u8; 32], Device), ModelId>,
-    /// Kinds by the scheduler's model id, including withdrawn models.
-    kinds: Vec<Kind>,
-    threads: u32,
-    /// Memory that jobs may take together, if other processes leave it.
-    job_memory: u64,
-    learned: LearnedDurations,
+    settings: Settings,
+    models: Models,
+    /// The last id that was given out.
     last: u64,
-    names: HashMap<(ClientId, InputId), Owner>,
-    live: HashMap<Owner, PendingInput>,
-    stations: HashMap<ConnectionId, Station>,
-    jobs: HashMap<JobId, Job>,
-    /// How long a lane is kept for a client between its two phases.
-    handover_timeout: Duration,
-    /// Inputs whose turn came before their client, with the time when they lose it.
-    handover_deadlines: BTreeSet<(Instant, Owner)>,
+    inputs: Inputs,
     materials: HashMap<MaterialId, Owned>,
     effects: Vec<Effect>,
     /// Rates at which clients get answers.
     demand: Demand,
     offers: Offers,
     pools: Pools,
+}
+
+struct Settings {
+    /// Threads of a job.
+    threads: u32,
+    /// Memory that jobs may take together, if other processes leave it.
+    job_memory: u64,
+    /// How long a lane is kept for a client between its two phases.
+    handover_timeout: Duration,
     /// Longest time that a notice may ask the server to wait for its request, and longest time that
     /// it is kept after that.
     notice_ttl: Span,
+}
+
+/// What is known of the scheduler's models.
+struct Models {
+    /// By digest of the plan and class of device.
+    ids: BTreeMap<([u8; 32], Device), ModelId>,
+    /// By the scheduler's id, including withdrawn models.
+    kinds: Vec<Kind>,
+    learned: LearnedDurations,
+}
+
+/// What the scheduler does not know of inputs.
+#[derive(Default)]
+struct Inputs {
+    names: HashMap<(ClientId, InputId), Owner>,
+    live: HashMap<Owner, PendingInput>,
+    stations: HashMap<ConnectionId, Station>,
+    jobs: HashMap<JobId, Job>,
+    /// Inputs whose turn came before their client, with the time when they lose it.
+    handover_deadlines: BTreeSet<(Instant, Owner)>,
 }
 
 #[derive(Clone, Copy)]
@@ -156,24 +173,20 @@ impl Queue {
         pool_ttl: Duration,
     ) -> Result<Self, SchedError> {
         let pools = Pools::new(config.pool.is_some(), pool_ttl);
-        let threads = config.on_threads.first().copied().unwrap_or(1);
-        Ok(Self {
-            threads,
+        let settings = Settings {
+            threads: config.on_threads.first().copied().unwrap_or(1),
             job_memory: config.capacity.memory,
+            handover_timeout,
             notice_ttl: config.notice_ttl,
-            learned,
+        };
+        Ok(Self {
             policy: policy.name(),
             scheduler: Scheduler::new(config, vec![], policy)?,
             epoch: Instant::now(),
-            models: BTreeMap::new(),
-            kinds: Vec::new(),
+            settings,
+            models: Models { ids: BTreeMap::new(), kinds: Vec::new(), learned },
             last: 0,
-            names: HashMap::new(),
-            live: HashMap::new(),
-            stations: HashMap::new(),
-            jobs: HashMap::new(),
-            handover_timeout,
-            handover_deadlines: BTreeSet::new(),
+            inputs: Inputs::default(),
             materials: HashMap::new(),
             effects: Vec::new(),
             demand: Demand::default(),
@@ -203,7 +216,7 @@ impl Queue {
     }
 
     fn owner_named(&self, client: ClientId, name: InputId) -> Result<Owner, Refused> {
-        let owner = self.names.get(&(client, name)).copied();
+        let owner = self.inputs.names.get(&(client, name)).copied();
         owner.ok_or_else(|| "nothing is asked or announced under this name, or it has ended".to_owned())
     }
 
@@ -217,7 +230,7 @@ impl Queue {
         model: ModelId,
     ) {
         if let Some(name) = name {
-            self.names.insert((origin.client, name), owner);
+            self.inputs.names.insert((origin.client, name), owner);
         }
         let (client, names, connections) = (origin.client, name.into_iter().collect(), BTreeSet::new());
         let live = PendingInput {
@@ -235,19 +248,19 @@ impl Queue {
             is_paid: false,
             ignored: None,
         };
-        self.live.insert(owner, live);
+        self.inputs.live.insert(owner, live);
         connection.into_iter().for_each(|connection| self.attach_connection(owner, connection));
     }
 
     fn attach_connection(&mut self, owner: Owner, connection: ConnectionId) {
-        if let Some(live) = self.live.get_mut(&owner) {
+        if let Some(live) = self.inputs.live.get_mut(&owner) {
             live.connections.insert(connection);
-            self.stations.entry(connection).or_default().owners.insert(owner);
+            self.inputs.stations.entry(connection).or_default().owners.insert(owner);
         }
     }
 
     fn check_name_free(&self, client: ClientId, name: InputId) -> Result<(), Refused> {
-        match self.names.contains_key(&(client, name)) {
+        match self.inputs.names.contains_key(&(client, name)) {
             true => Err("this name is in use".into()),
             false => Ok(()),
         }
@@ -279,7 +292,7 @@ impl Queue {
             None => self.notice(Some(connection), origin, None, None, None, true)?,
             Some(name) => self.owner_named(origin.client, name)?,
         };
-        if let Some(live) = self.live.get_mut(&owner).filter(|_| !on_disk) {
+        if let Some(live) = self.inputs.live.get_mut(&owner).filter(|_| !on_disk) {
             // Material in memory is lost when its connections end.
             live.outlives_connections = false;
         }
@@ -303,11 +316,11 @@ impl Queue {
 
     /// Ends a connection's job if the scheduler started it.
     pub(crate) fn finish_job(&mut self, connection: ConnectionId, end: JobEnd) {
-        let Some(id) = self.stations.get_mut(&connection).and_then(|station| station.job.take()) else { return };
-        let Some(job) = self.jobs.remove(&id) else { return };
+        let Some(id) = self.inputs.stations.get_mut(&connection).and_then(|station| station.job.take()) else { return };
+        let Some(job) = self.inputs.jobs.remove(&id) else { return };
         let Job { owner, client, memory, used, .. } = job;
         let mut keep = false;
-        if let Some(live) = self.live.get_mut(&owner) {
+        if let Some(live) = self.inputs.live.get_mut(&owner) {
             live.job = None;
             keep = live.keep;
             live.has_material |= matches!(end, JobEnd::Done { material: Some(_), .. });
@@ -321,7 +334,7 @@ impl Queue {
             JobEnd::Done { took, material: made_id, memory: counted } => {
                 // Without a count, the estimate stands. A job that held more than all jobs may take
                 // has run nevertheless: its kind then runs alone, and is not refused.
-                let peak_memory = counted.map_or(memory, |peak| peak.min(self.job_memory));
+                let peak_memory = counted.map_or(memory, |peak| peak.min(self.settings.job_memory));
                 self.make_room(peak_memory);
                 let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory };
                 if let Some(used) = used {
@@ -349,7 +362,12 @@ impl Queue {
     }
 
     pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
-        self.live.values().map(|live| live.client).chain(self.materials.values().map(|owned| owned.client)).collect()
+        self.inputs
+            .live
+            .values()
+            .map(|live| live.client)
+            .chain(self.materials.values().map(|owned| owned.client))
+            .collect()
     }
 
     pub(crate) fn revoke_client(&mut self, client: ClientId) {
@@ -358,8 +376,8 @@ impl Queue {
 
     pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
         self.finish_job(connection, JobEnd::Failed);
-        for owner in self.stations.remove(&connection).unwrap_or_default().owners {
-            let Some(live) = self.live.get_mut(&owner) else { continue };
+        for owner in self.inputs.stations.remove(&connection).unwrap_or_default().owners {
+            let Some(live) = self.inputs.live.get_mut(&owner) else { continue };
             live.connections.remove(&connection);
             let is_alone = live.connections.is_empty() && !live.outlives_connections;
             if live.ready_connection.take_if(|waiting| *waiting == connection).is_some() {
@@ -387,7 +405,7 @@ impl Queue {
         while let Some(action) = self.scheduler.poll_action(now) {
             match action {
                 Action::Start(start) => self.start(&start),
-                Action::Stop { job } => match self.jobs.get(&job) {
+                Action::Stop { job } => match self.inputs.jobs.get(&job) {
                     Some(&Job { connection, .. }) => self.effects.push(Effect::Cut { connection }),
                     None => self.confirm_stopped(job),
                 },
@@ -398,7 +416,7 @@ impl Queue {
                 },
                 Action::Reject { request, reason } => self.turn_away(Owner::Request(request), &reason.to_string()),
                 Action::NoticeIgnored { request, why, .. } => {
-                    if let Some(live) = self.live.get_mut(&Owner::Request(request)) {
+                    if let Some(live) = self.inputs.live.get_mut(&Owner::Request(request)) {
                         live.ignored = Some(why.to_string());
                     }
                 }
@@ -425,14 +443,16 @@ impl Queue {
             Work::Pool => return self.deal(start),
         };
         let job = start.job;
-        match self.live.get_mut(&owner).and_then(|live| Some((live.ready_connection.take()?, live))) {
+        match self.inputs.live.get_mut(&owner).and_then(|live| Some((live.ready_connection.take()?, live))) {
             Some((connection, live)) => {
                 live.job = Some(job);
                 let Start { model, phase, threads, memory, material, estimate: expected, .. } = *start;
                 let (client, used, planned) =
                     (live.client, material, Planned { expected, known_since: live.known_since });
-                self.jobs.insert(job, Job { owner, connection, client, memory, used, model, phase, threads, expected });
-                self.stations.entry(connection).or_default().job = Some(job);
+                self.inputs
+                    .jobs
+                    .insert(job, Job { owner, connection, client, memory, used, model, phase, threads, expected });
+                self.inputs.stations.entry(connection).or_default().job = Some(job);
                 if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
                     owned.in_stock = false;
                 }

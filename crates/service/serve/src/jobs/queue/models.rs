@@ -12,16 +12,16 @@ impl Queue {
     pub(super) fn model(&mut self, origin: &InputOrigin) -> Result<ModelId, Refused> {
         let device = estimates::class(origin.device);
         let key = (origin.offered.plan, device);
-        if let Some(&model) = self.models.get(&key) {
+        if let Some(&model) = self.models.ids.get(&key) {
             return Ok(model);
         }
-        let model = ModelId(self.kinds.len() as u32);
-        let max_memory = self.job_memory;
-        let spec = estimates::spec(&origin.offered, device, &self.learned, self.threads, max_memory);
+        let model = ModelId(self.models.kinds.len() as u32);
+        let max_memory = self.settings.job_memory;
+        let spec = estimates::spec(&origin.offered, device, &self.models.learned, self.settings.threads, max_memory);
         self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
-        self.models.insert(key, model);
+        self.models.ids.insert(key, model);
         let dealt = estimates::only_waits(&*origin.offered.model);
-        self.kinds.push(Kind::new(&origin.offered, device, dealt));
+        self.models.kinds.push(Kind::new(&origin.offered, device, dealt));
         self.make_room(self.memory_of(model));
         self.open_pool(&origin.offered);
         Ok(model)
@@ -36,21 +36,21 @@ impl Queue {
 
     fn knows(&self, offered: &Offered, phase: &str) -> bool {
         let device = estimates::class_name(estimates::LOCAL_DEVICE);
-        self.learned.get(offered.plan, &device, phase, self.threads).is_some()
+        self.models.learned.get(offered.plan, &device, phase, self.settings.threads).is_some()
     }
 
     /// Adds the expected duration of a phase, until a job of it has run.
     pub(crate) fn expect(&mut self, learned: Learned) {
-        self.learned.add(learned);
+        self.models.learned.add(learned);
     }
 
     /// Withdraws plans and their batches: waiting inputs end, running jobs continue, ready material
     /// is burnt.
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
-        let kinds = &self.kinds;
+        let kinds = &self.models.kinds;
         let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].of_one);
-        let withdrawn: Vec<ModelId> = self.models.values().copied().filter(is_gone).collect();
-        self.models.retain(|_, model| !is_gone(model));
+        let withdrawn: Vec<ModelId> = self.models.ids.values().copied().filter(is_gone).collect();
+        self.models.ids.retain(|_, model| !is_gone(model));
         for model in withdrawn {
             self.handle_or_ignore(Event::ModelRemoved { model });
         }
@@ -58,15 +58,15 @@ impl Queue {
     }
 
     pub(super) fn is_served(&self, model: ModelId) -> bool {
-        let kind = &self.kinds[model.0 as usize];
-        self.models.get(&(kind.plan, kind.device)) == Some(&model)
+        let kind = &self.models.kinds[model.0 as usize];
+        self.models.ids.get(&(kind.plan, kind.device)) == Some(&model)
     }
 
     /// Records the new estimate after a job, for later runs. `took` is its duration if that may be
     /// compared with the expected one.
     pub(super) fn record_estimate(&mut self, job: &Job, took: Option<Span>) {
         let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
-        let Some((estimate, kind)) = estimate.zip(self.kinds.get(job.model.0 as usize)) else { return };
+        let Some((estimate, kind)) = estimate.zip(self.models.kinds.get(job.model.0 as usize)) else { return };
         if let Some(took) = took.filter(|took| *took > Span::ZERO) {
             let offer = kind.offer();
             self.effects.push(Effect::Compared { offer, phase: job.phase, expected: job.expected, took });

@@ -23,11 +23,11 @@ impl Queue {
     }
 
     fn owner(&self, client: ClientId, name: InputId) -> Option<&Owner> {
-        self.names.get(&(client, name))
+        self.inputs.names.get(&(client, name))
     }
 
     fn has_paid(&self, owner: &Owner) -> bool {
-        self.live.get(owner).is_some_and(|live| live.is_paid)
+        self.inputs.live.get(owner).is_some_and(|live| live.is_paid)
     }
 
     pub(crate) fn pay(&mut self, client: ClientId, request: &Request) {
@@ -37,7 +37,7 @@ impl Queue {
             _ => None,
         };
         let owner = name.and_then(|name| self.owner(client, name).copied());
-        if let Some(live) = owner.and_then(|owner| self.live.get_mut(&owner)) {
+        if let Some(live) = owner.and_then(|owner| self.inputs.live.get_mut(&owner)) {
             live.is_paid = true;
         }
     }

@@ -67,13 +67,19 @@ impl Queue {
         if self.pools.pools.contains_key(&offered.plan) {
             return;
         }
-        let spec = estimates::dealing_spec(offered, order.server_bytes, &self.learned, self.threads, self.job_memory);
-        let model = ModelId(self.kinds.len() as u32);
+        let spec = estimates::dealing_spec(
+            offered,
+            order.server_bytes,
+            &self.models.learned,
+            self.settings.threads,
+            self.settings.job_memory,
+        );
+        let model = ModelId(self.models.kinds.len() as u32);
         // Fails only if the scheduler is being stopped.
         if self.handle(Event::ModelAdded(spec)).is_err() {
             return;
         }
-        self.kinds.push(Kind::new(offered, estimates::LOCAL_DEVICE, true));
+        self.models.kinds.push(Kind::new(offered, estimates::LOCAL_DEVICE, true));
         let pool = Pool { offered: Arc::clone(offered), model, stock: VecDeque::new(), asleep: false };
         self.pools.pools.insert(offered.plan, pool);
     }
@@ -107,11 +113,11 @@ impl Queue {
             return false;
         };
         let time = Span::from_secs(took.as_secs_f64());
-        let usage = Usage { time, peak_memory: estimates::DEALING_MEMORY.min(self.job_memory) };
+        let usage = Usage { time, peak_memory: estimates::DEALING_MEMORY.min(self.settings.job_memory) };
         if self.handle(Event::JobFinished { job, usage, material: Some(material) }).is_err() {
             return false;
         }
-        let (now, threads) = (self.now(), self.threads);
+        let (now, threads) = (self.now(), self.settings.threads);
         // Without a pool, the model was withdrawn: the scheduler will burn the half.
         let Some(pool) = self.pools.pool_of_model(model) else { return true };
         pool.stock.push_back((now, material));
@@ -126,7 +132,7 @@ impl Queue {
 
     /// Takes the oldest half of the pool for an offline phase that starts, unless it refills stock.
     pub(super) fn draw(&mut self, owner: Owner, model: ModelId, phase: JobPhase) -> Option<MaterialId> {
-        let kind = &self.kinds[model.0 as usize];
+        let kind = &self.models.kinds[model.0 as usize];
         if phase != JobPhase::Pre || self.offers.is_filling(owner) {
             return None;
         }

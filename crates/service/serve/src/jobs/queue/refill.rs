@@ -134,7 +134,7 @@ impl Queue {
     ) -> Result<(), Refused> {
         let owner = self.notice(Some(connection), origin, None, None, None, true)?;
         let (client, model) = (origin.client, self.model(origin)?);
-        if let Some(PendingInput { ready_connection, .. }) = self.live.get_mut(&owner) {
+        if let Some(PendingInput { ready_connection, .. }) = self.inputs.live.get_mut(&owner) {
             *ready_connection = Some(connection);
         }
         self.attach_connection(owner, connection);
@@ -164,12 +164,12 @@ impl Queue {
     fn next_to_fill(&self) -> Option<Owner> {
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let filling = self.offers.filling.values();
-        let dealing = filling.clone().filter(|(_, model)| self.kinds[model.0 as usize].dealt).count() as u64;
+        let dealing = filling.clone().filter(|(_, model)| self.models.kinds[model.0 as usize].dealt).count() as u64;
         let computing = filling.len() as u64 - dealing;
-        let cores_are_idle = is_idle(self.threads, have.cores, used.cores, computing);
+        let cores_are_idle = is_idle(self.settings.threads, have.cores, used.cores, computing);
         let dealer_is_idle = is_idle(1, have.dealings, used.dealings, dealing);
         let startable = self.offers.standing.iter().filter(|(_, offer)| {
-            let is_dealt = self.kinds[offer.model.0 as usize].dealt;
+            let is_dealt = self.models.kinds[offer.model.0 as usize].dealt;
             if is_dealt { dealer_is_idle } else { cores_are_idle }
         });
         let wanting = startable.filter_map(|(&owner, offer)| {
@@ -182,7 +182,7 @@ impl Queue {
     /// Returns how far an offer's stock is filled; `None` if it needs no more, or its job does not
     /// fit in memory.
     fn fillable(&self, offer: &Offer, have: u64, used: u64) -> Option<Covered> {
-        let estimate = self.scheduler.profile().estimate(offer.model, JobPhase::Pre, 1, self.threads);
+        let estimate = self.scheduler.profile().estimate(offer.model, JobPhase::Pre, 1, self.settings.threads);
         let (t_pre, memory) = estimate.map_or((Span::ZERO, 0), |e| (e.time, e.memory));
         let fits = used.saturating_add(memory) <= share(have);
         let wanted = self.demand.stock(offer.client, offer.model, self.now(), t_pre);

@@ -13,7 +13,7 @@ impl Queue {
         let wakeup = wakeup.map(|time| self.epoch + Duration::from_nanos(time.0) + Duration::from_millis(1));
         wakeup
             .into_iter()
-            .chain(self.handover_deadlines.first().map(|(deadline, _)| *deadline))
+            .chain(self.inputs.handover_deadlines.first().map(|(deadline, _)| *deadline))
             .chain(self.pool_alarm())
             .min()
     }
@@ -35,7 +35,7 @@ impl Queue {
     /// Actual against expected durations of models on offer, for phases that have run.
     pub(crate) fn profile(&self) -> Vec<ProfileRow> {
         let mut rows: Vec<ProfileRow> = Vec::new();
-        for (&(_, device), &model) in &self.models {
+        for (&(_, device), &model) in &self.models.ids {
             let phases = [JobPhase::Pre, JobPhase::On].into_iter();
             rows.extend(phases.filter_map(|phase| self.profile_row(device, model, phase)));
         }
@@ -47,7 +47,7 @@ impl Queue {
     /// Actual against expected durations of one phase of a model; `None` if it has not run.
     fn profile_row(&self, device: Device, model: ModelId, phase: JobPhase) -> Option<ProfileRow> {
         let accuracy = self.scheduler.profile().error(model, phase)?;
-        let kind = &self.kinds[model.0 as usize];
+        let kind = &self.models.kinds[model.0 as usize];
         Some(ProfileRow {
             model: kind.name.to_string(),
             backend: kind.backend,
@@ -82,19 +82,20 @@ impl Queue {
     /// Raises the memory to `need` if other processes have taken it: every permitted job can run
     /// alone.
     pub(super) fn make_room(&mut self, need: u64) {
-        let (have, need) = (self.scheduler.capacity(), need.min(self.job_memory));
+        let (have, need) = (self.scheduler.capacity(), need.min(self.settings.job_memory));
         if have.memory < need {
             self.handle_or_ignore(Event::Capacity(Resources { memory: need, ..have }));
         }
     }
 
     pub(crate) fn largest_job(&self) -> u64 {
-        self.models.values().map(|model| self.memory_of(*model)).max().unwrap_or(0)
+        self.models.ids.values().map(|model| self.memory_of(*model)).max().unwrap_or(0)
     }
 
     pub(super) fn memory_of(&self, model: ModelId) -> u64 {
         let phases = [JobPhase::Pre, JobPhase::On].into_iter();
-        let estimates = phases.filter_map(|phase| self.scheduler.profile().estimate(model, phase, 1, self.threads));
+        let estimates =
+            phases.filter_map(|phase| self.scheduler.profile().estimate(model, phase, 1, self.settings.threads));
         estimates.map(|estimate| estimate.memory).max().unwrap_or(0)
     }
 }
