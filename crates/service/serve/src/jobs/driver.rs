@@ -44,29 +44,38 @@ struct Connection {
 
 pub(crate) struct Driver {
     admission: Admission,
-    threads: usize,
+    capacity: Capacity,
     store: Option<Arc<Store>>,
     queue: Queue,
+    gate: Gate,
+    record: Record,
+    connections: HashMap<ConnectionId, Connection>,
+    work: Work,
+    pools: pools::Pools,
+    served: u64,
+    ending: stop::Ending,
+    published: Arc<Published>,
+}
+
+/// What jobs may take.
+struct Capacity {
+    /// Threads of a job.
+    threads: usize,
     limits: Limits,
     /// Threads that jobs had at the last report of the machine's load.
     busy_threads: u32,
-    gate: Gate,
-    record: Record,
     memory_wait: Duration,
     stored_per_client: u32,
-    connections: HashMap<ConnectionId, Connection>,
+}
+
+/// Requests that are not answered, and the material that they made.
+struct Work {
     jobs: BTreeMap<ConnectionId, Job>,
     /// Jobs that wait for a place in memory.
     waiting: BTreeSet<ConnectionId>,
     memory: InMemory,
-    pools: pools::Pools,
     /// Requests that wait for an input to reach a state.
     watchers: Vec<inputs::Watcher>,
-    served: u64,
-    stopping: Option<stop::Stopping>,
-    given_up: bool,
-    published: Arc<Published>,
-    stop: watch::Sender<bool>,
 }
 
 pub(crate) struct DriverParts {
@@ -87,28 +96,32 @@ impl Driver {
         let DriverParts { store, admission, gate, record, learned, published, events, stop } = parts;
         let (policy, ttl) = (config.policy.clone(), config.pool_ttl);
         let queue = Queue::new(config.scheduling(), policy, learned, config.handover_timeout, ttl);
-        Ok(Self {
-            admission,
+        let capacity = Capacity {
             threads: config.threads,
-            store,
-            queue: queue.map_err(|e| ServeError::Usage(e.to_string()))?,
             limits: config.limits(),
             busy_threads: 0,
-            gate,
-            record,
             memory_wait: config.memory_wait,
             stored_per_client: u32::try_from(config.stored_per_client).unwrap_or(u32::MAX),
-            connections: HashMap::new(),
+        };
+        let work = Work {
             jobs: BTreeMap::new(),
             waiting: BTreeSet::new(),
             memory: InMemory::new(config.memory_per_client),
-            pools: pools::Pools::new(&config.resources, events),
             watchers: Vec::new(),
+        };
+        Ok(Self {
+            admission,
+            capacity,
+            store,
+            queue: queue.map_err(|e| ServeError::Usage(e.to_string()))?,
+            gate,
+            record,
+            connections: HashMap::new(),
+            work,
+            pools: pools::Pools::new(&config.resources, events),
             served: 0,
-            stopping: None,
-            given_up: false,
+            ending: stop::Ending { stopping: None, given_up: false, stop },
             published,
-            stop,
         })
     }
 
@@ -141,7 +154,7 @@ impl Driver {
 
     /// The next timer; `None` if only events matter.
     fn alarm(&self) -> Option<Instant> {
-        let waited = self.waiting.iter().filter_map(|number| self.jobs.get(number)?.waits_until()).min();
+        let waited = self.work.waiting.iter().filter_map(|number| self.work.jobs.get(number)?.waits_until()).min();
         [self.stopping_alarm(), self.admission.alarm(), self.queue.alarm(), waited].into_iter().flatten().min()
     }
 
@@ -166,16 +179,16 @@ impl Driver {
             }
             Event::Load(load) => {
                 let running = self.queue.used().cores;
-                let cores = self.limits.cores(&load, running.min(self.busy_threads));
-                self.busy_threads = running;
-                let memory = self.limits.memory(&load, self.queue.used().memory, self.queue.largest_job());
+                let cores = self.capacity.limits.cores(&load, running.min(self.capacity.busy_threads));
+                self.capacity.busy_threads = running;
+                let memory = self.capacity.limits.memory(&load, self.queue.used().memory, self.queue.largest_job());
                 self.queue.set_machine(cores, memory);
             }
             Event::Queued { reply } => {
                 let counts = self.queue.counts();
                 let _ = reply.send(counts.pre + counts.waiting + counts.ready);
             }
-            Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
+            Event::Made { id, binding, material } => self.work.memory.fill(id, binding, material),
             Event::Pooled { job, result } => self.take_pooled(job, result),
             Event::PoolLost => self.queue.lose_pools(),
             Event::Over { number, end } => self.queue.finish_job(number, end),
@@ -188,7 +201,7 @@ impl Driver {
             Event::Announced { origin, announce, reply } => drop(reply.send(self.take_notice(&origin, announce))),
             Event::Status { client, name, reply } => drop(reply.send(self.queue.status(client, name))),
             Event::Watched { client, name, state, reply } => {
-                self.watchers.push(inputs::Watcher { client, name, state, reply });
+                self.work.watchers.push(inputs::Watcher { client, name, state, reply });
             }
             Event::TakenBack { client, name, reply } => drop(reply.send(self.queue.cancel(client, name).is_ok())),
             Event::SetPolicy { policy, reply } => {
@@ -208,7 +221,7 @@ impl Driver {
 
     /// Checks a request against all limits, and lets it wait for its turn.
     fn request(&mut self, number: ConnectionId, mut ask: Asked) {
-        if self.stopping.is_some() {
+        if self.ending.stopping.is_some() {
             let _ = ask.reply.send(Decision::Close);
             return;
         }
@@ -227,16 +240,16 @@ impl Driver {
                 Err(e) => return self.refuse_job(number, ask, e),
             }
         }
-        let deadline = Instant::now() + self.memory_wait;
-        self.jobs.insert(number, Job::Waits { ask, deadline });
-        self.waiting.insert(number);
+        let deadline = Instant::now() + self.capacity.memory_wait;
+        self.work.jobs.insert(number, Job::Waits { ask, deadline });
+        self.work.waiting.insert(number);
         self.admit(number);
     }
 
     /// Retries jobs that wait for memory, then carries out the scheduler's effects until there are
     /// none.
     fn run_ready(&mut self) {
-        let waiting: Vec<ConnectionId> = self.waiting.iter().copied().collect();
+        let waiting: Vec<ConnectionId> = self.work.waiting.iter().copied().collect();
         waiting.into_iter().for_each(|number| self.admit(number));
         loop {
             let effects = self.queue.poll();
@@ -258,24 +271,24 @@ impl Driver {
         else {
             return false;
         };
-        !self.memory.has_room(open.binding.client, open.origin.offered.batch()) && Instant::now() < *deadline
+        !self.work.memory.has_room(open.binding.client, open.origin.offered.batch()) && Instant::now() < *deadline
     }
 
     /// Starts, queues or refuses a job, or leaves it waiting.
     fn admit(&mut self, number: ConnectionId) {
-        if self.jobs.get(&number).is_none_or(|job| self.must_wait(job)) {
+        if self.work.jobs.get(&number).is_none_or(|job| self.must_wait(job)) {
             return;
         }
-        self.waiting.remove(&number);
-        let Some(Job::Waits { mut ask, .. }) = self.jobs.remove(&number) else { return };
+        self.work.waiting.remove(&number);
+        let Some(Job::Waits { mut ask, .. }) = self.work.jobs.remove(&number) else { return };
         let placed = self.place(number, &mut ask);
         self.settle_tokens(number, &ask, placed.is_ok());
         match placed {
-            Ok(Admitted::Queued(reservation)) => drop(self.jobs.insert(number, Job::Queued { ask, reservation })),
+            Ok(Admitted::Queued(reservation)) => drop(self.work.jobs.insert(number, Job::Queued { ask, reservation })),
             Ok(Admitted::Now { destroyed, notice_ignored }) => {
-                self.jobs.insert(number, Job::Runs { place: None });
-                self.record.record_start(number, self.threads, None);
-                let (request, turn) = (ask.request, Turn::now(self.threads));
+                self.work.jobs.insert(number, Job::Runs { place: None });
+                self.record.record_start(number, self.capacity.threads, None);
+                let (request, turn) = (ask.request, Turn::now(self.capacity.threads));
                 let (material, pooled, charge) = (None, None, None);
                 let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
                 let _ = ask.reply.send(Decision::Start(Box::new(grant)));
@@ -292,7 +305,7 @@ impl Driver {
             (Request::Prepare { id, folder, of: input }, Some(open)) => {
                 let place = folder.is_none().then_some(*id);
                 if let Some(id) = place {
-                    self.memory.reserve(id, open.binding.client, open.origin.offered.batch())?;
+                    self.work.memory.reserve(id, open.binding.client, open.origin.offered.batch())?;
                 }
                 if let Err(reason) = self.queue.prepare(number, &open.origin, *input, folder.is_some()) {
                     self.release(Reservation { place, charge: None });
@@ -302,7 +315,7 @@ impl Driver {
             }
             (Request::Refill { held: stock, most: max_stock, .. }, Some(open)) => {
                 let max_stock = self.gate.stock(open.origin.client, &open.origin.offered.name, *max_stock);
-                let max_stock = max_stock.min(self.stored_per_client);
+                let max_stock = max_stock.min(self.capacity.stored_per_client);
                 self.queue.refill(number, &open.origin, *stock, max_stock).map_err(refused)?;
                 return Ok(Admitted::Queued(Reservation::default()));
             }
@@ -328,7 +341,7 @@ impl Driver {
                     if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
                         ids.clear();
                     }
-                    destroyed = self.memory.discard(ids, client);
+                    destroyed = self.work.memory.discard(ids, client);
                 }
             }
             (Request::Reconcile { folder, .. }, _) => {
@@ -386,21 +399,22 @@ impl Driver {
         planned_id: Option<MaterialId>,
         pooled: Option<Pooled>,
     ) {
-        let Some(Job::Queued { ask, reservation: Reservation { place, charge } }) = self.jobs.remove(&number) else {
+        let Some(Job::Queued { ask, reservation: Reservation { place, charge } }) = self.work.jobs.remove(&number)
+        else {
             return self.queue.finish_job(number, JobEnd::Failed);
         };
         let material = match (&ask.request, &ask.open, phase) {
             (Request::Infer { id, .. }, Some(_), JobPhase::On) if *id != planned_id => {
                 refuse("this is not the material of that input")
             }
-            (Request::Infer { id: Some(id), .. }, Some(open), JobPhase::On) => self.memory.take(*id, open.binding),
+            (Request::Infer { id: Some(id), .. }, Some(open), JobPhase::On) => self.work.memory.take(*id, open.binding),
             (Request::Infer { .. }, Some(_), JobPhase::On)
             | (Request::Prepare { .. } | Request::Refill { .. }, Some(_), JobPhase::Pre) => Ok(None),
             _ => refuse("another phase of that input comes next"),
         };
         match material {
             Ok(material) => {
-                self.jobs.insert(number, Job::Runs { place });
+                self.work.jobs.insert(number, Job::Runs { place });
                 self.record.record_start(number, threads, Some(planned));
                 let (destroyed, notice_ignored) = (vec![], None);
                 let (request, turn) = (ask.request, Turn::now(threads));
@@ -416,7 +430,7 @@ impl Driver {
     }
 
     fn burn(&mut self, material: MaterialId, client: ClientId) {
-        self.memory.discard(&[material], client);
+        self.work.memory.discard(&[material], client);
         if let Some(store) = self.store.clone() {
             spawn_blocking(move || {
                 if let Err(e) = store.discard(&[material], Some(client)) {
@@ -434,8 +448,8 @@ impl Driver {
 
     /// Removes a job and returns its request if the job had not started.
     fn end_job(&mut self, number: ConnectionId) -> Option<Asked> {
-        self.waiting.remove(&number);
-        let mut job = self.jobs.remove(&number)?;
+        self.work.waiting.remove(&number);
+        let mut job = self.work.jobs.remove(&number)?;
         let reservation = job.take_reservation();
         self.release(reservation);
         job.pending()
@@ -443,7 +457,7 @@ impl Driver {
 
     /// Gives back what a request has reserved and will not use.
     fn release(&mut self, Reservation { place, charge }: Reservation) {
-        place.into_iter().for_each(|id| self.memory.give_back(id));
+        place.into_iter().for_each(|id| self.work.memory.give_back(id));
         self.gate.give_back(charge);
     }
 

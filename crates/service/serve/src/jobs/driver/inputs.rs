@@ -17,14 +17,14 @@ pub(super) struct Watcher {
 impl Driver {
     /// Answers watchers whose wait has ended, and drops those whose client has left.
     pub(super) fn tell_watchers(&mut self) {
-        let (queue, limit) = (&self.queue, self.watchers.len());
+        let (queue, limit) = (&self.queue, self.work.watchers.len());
         for i in (0..limit).rev() {
-            let Watcher { client, name, state, reply } = &self.watchers[i];
+            let Watcher { client, name, state, reply } = &self.work.watchers[i];
             let status = queue.status(*client, *name);
             let is_over = status.is_none_or(|current| current.may_start || current.state != *state);
             if is_over || reply.is_closed() {
                 // Fails only if the client has left.
-                let _ = self.watchers.swap_remove(i).reply.send(status);
+                let _ = self.work.watchers.swap_remove(i).reply.send(status);
             }
         }
     }
@@ -32,7 +32,7 @@ impl Driver {
     /// Takes a notice, under the same rules as a notice from a connection.
     pub(super) fn take_notice(&mut self, origin: &InputOrigin, announce: Announce) -> Result<InputStatus, ServeError> {
         let refused = ServeError::NotGranted;
-        if self.stopping.is_some() {
+        if self.ending.stopping.is_some() {
             return Err(refused("the server is being stopped".into()));
         }
         self.gate.pass(origin.client, &Request::Announce(announce.clone()), Some(&origin.offered))?;

@@ -30,7 +30,7 @@ impl Driver {
         self.record.offer(&catalog);
         self.gate.offer(Arc::clone(&catalog));
         // Waiting requests for withdrawn models must not enter the queue again.
-        let waiting = self.waiting.iter().copied().filter(|number| self.is_gone(*number, &catalog));
+        let waiting = self.work.waiting.iter().copied().filter(|number| self.is_gone(*number, &catalog));
         for number in waiting.collect::<Vec<ConnectionId>>() {
             if let Some(ask) = self.end_job(number) {
                 self.refuse_job(number, ask, ServeError::NotGranted(WITHDRAWN.into()));
@@ -64,7 +64,7 @@ impl Driver {
 
     /// Whether the model that a job has open is no longer on offer.
     fn is_gone(&self, number: ConnectionId, catalog: &Catalog) -> bool {
-        let open = self.jobs.get(&number).and_then(|job| job.open());
+        let open = self.work.jobs.get(&number).and_then(|job| job.open());
         open.is_some_and(|open| !catalog.is_offered(&open.origin.offered))
     }
 }

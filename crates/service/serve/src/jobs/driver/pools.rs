@@ -45,7 +45,7 @@ impl Driver {
     }
 
     pub(super) fn deal(&mut self, job: JobId, offered: Arc<Offered>) {
-        let Some(store) = self.store.clone().filter(|_| self.stopping.is_none()) else {
+        let Some(store) = self.store.clone().filter(|_| self.ending.stopping.is_none()) else {
             self.queue.finish_dealing(job, None);
             return;
         };

@@ -57,7 +57,7 @@ impl Driver {
             let client_is = self.record.label_of(client);
             tracing::warn!(client = %client_is, "client revoked: its connections are cut, and its material is destroyed");
             self.queue.revoke_client(client);
-            self.memory.forget(client);
+            self.work.memory.forget(client);
         }
         for connection in self.connections.values().filter(|c| rules.reason_to_refuse(&c.identity).is_some()) {
             let Connection { identity, closer, .. } = connection;
@@ -75,7 +75,7 @@ impl Driver {
     }
 
     pub(super) fn on_client_gone(&mut self, client: ClientId) {
-        self.memory.forget(client);
+        self.work.memory.forget(client);
         if self.gate.is_revoked(client) {
             // A job that was cut may have finished material or begun to store some.
             self.destroy_revoked(Some(client));

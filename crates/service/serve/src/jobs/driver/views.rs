@@ -34,7 +34,7 @@ impl Driver {
     fn base_snapshot(&self) -> Snapshot {
         let counts = self.admission.counts();
         Snapshot {
-            stopping: self.stopping.is_some(),
+            stopping: self.ending.stopping.is_some(),
             policy: self.queue.policy(),
             capacity: self.queue.capacity().into(),
             used: self.queue.used().into(),
