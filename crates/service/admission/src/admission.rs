@@ -115,7 +115,7 @@ impl Admission {
         if let Some((_, evicted_address)) = evicted {
             let detail =
                 format!("a connection from {evicted_address} gave way to a newer one before it had said who it is");
-            self.refused(Refusal { kind: GAVE_WAY, from: Some(evicted_address), detail });
+            self.count_refusal(Refusal { kind: GAVE_WAY, from: Some(evicted_address), detail });
         }
         let deadline = HandshakeDeadline::new(now, self.0.handshake_timeout);
         Ok(ConnectionSlot { admission: self.clone(), id, deadline, eviction })
@@ -134,7 +134,7 @@ impl Admission {
         state.evict(evicted_id);
         drop(state);
         let detail = "an idle connection of the peer that has most gave way to another peer's".into();
-        self.refused(Refusal { kind: IDLE_GAVE_WAY, from: None, detail });
+        self.count_refusal(Refusal { kind: IDLE_GAVE_WAY, from: None, detail });
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Admission {
 
     /// Counts a refusal or a broken connection. The first after a quiet minute is logged at once,
     /// later ones of a minute in one line.
-    pub fn refused(&self, refusal: Refusal) {
+    pub fn count_refusal(&self, refusal: Refusal) {
         let Refusal { kind, from, detail } = refusal;
         tracing::debug!("refused: {detail}");
         let line = self.state().refusals.count(Instant::now(), kind, from, detail);
@@ -248,7 +248,7 @@ impl ConnectionSlot {
 
     /// A future that completes when the slot is given to another: then the connection must end.
     #[must_use]
-    pub fn evicted(&self) -> Evicted {
+    pub fn wait_for_eviction(&self) -> Evicted {
         Evicted(Arc::clone(&self.eviction))
     }
 
@@ -324,7 +324,7 @@ mod tests {
         drop((first, second, third));
         assert_eq!(admission.counts().pools, [0, 0]);
         assert!(admission.state().evictions.is_empty());
-        admission.refused(Refusal { kind: "of a test", from: None, detail: "one".into() });
+        admission.count_refusal(Refusal { kind: "of a test", from: None, detail: "one".into() });
         assert_eq!(counted.load(Ordering::Relaxed), 1);
     }
 
@@ -335,7 +335,7 @@ mod tests {
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let old = admission.admit(address(1)).unwrap();
         old.close_on_eviction(listener.accept().unwrap().0);
-        let mut evicted = pin!(old.evicted());
+        let mut evicted = pin!(old.wait_for_eviction());
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(evicted.as_mut().poll(&mut context), Poll::Pending);
         // This address holds all slots, so it hoards.

@@ -38,13 +38,13 @@ impl HandshakeDeadline {
     }
 
     /// Extends the deadline because bytes arrived at `now`.
-    pub fn moved(&mut self, now: Instant) {
+    pub fn extend(&mut self, now: Instant) {
         self.moving.advance(now);
     }
 
     /// Explains why the deadline has passed.
     #[must_use]
-    pub fn expired(&self) -> String {
+    pub fn expiry_message(&self) -> String {
         let MovingDeadline { end, step, last } = self.moving;
         match end == last {
             true => format!("it took longer than the {:.0} s that a handshake may take", self.longest.as_secs_f64()),
@@ -66,13 +66,13 @@ mod tests {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let mut deadline = HandshakeDeadline::new(start, 10 * second);
         assert_eq!(deadline.end(), start + 10 * second);
-        deadline.moved(start + second);
+        deadline.extend(start + second);
         assert_eq!(deadline.end(), start + 31 * second);
-        assert!(deadline.expired().contains("10 s for the first byte, 30 s"), "{}", deadline.expired());
-        deadline.moved(start + 30 * second);
+        assert!(deadline.expiry_message().contains("10 s for the first byte, 30 s"), "{}", deadline.expiry_message());
+        deadline.extend(start + 30 * second);
         assert_eq!(deadline.end(), start + 60 * second);
-        deadline.moved(start + 119 * second);
+        deadline.extend(start + 119 * second);
         assert_eq!(deadline.end(), start + 120 * second);
-        assert!(deadline.expired().contains("120 s"), "{}", deadline.expired());
+        assert!(deadline.expiry_message().contains("120 s"), "{}", deadline.expiry_message());
     }
 }

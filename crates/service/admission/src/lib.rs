@@ -15,7 +15,7 @@
 //! * `RefusalSummary`: log lines for refusals and broken connections, at most one a minute.
 //! * [`Admission`] holds them under one lock. [`ThreadedListener`] accepts for programs with a
 //!   thread for each connection; programs with an async runtime wait for
-//!   [`ConnectionSlot::evicted`] beside their work.
+//!   [`ConnectionSlot::wait_for_eviction`] beside their work.
 //!
 //! The first three get the time as an argument and use neither clock nor socket.
 #![forbid(unsafe_code)]

@@ -92,7 +92,7 @@ impl ThreadedListener {
     }
 
     fn count_refusal(&self, detail: String) {
-        self.admission.refused(Refusal { kind: "that could not be accepted", from: None, detail });
+        self.admission.count_refusal(Refusal { kind: "that could not be accepted", from: None, detail });
     }
 
     fn take(&self, stream: TcpStream, address: SocketAddr, serve: &Arc<impl Fn(Incoming) + Send + Sync + 'static>) {

@@ -12,7 +12,7 @@ use crate::ops::monitor;
 use crate::ops::published::Published;
 use crate::ops::record::Record;
 use crate::ops::reload;
-use crate::ops::signals::Ends;
+use crate::ops::signals::StopSignals;
 use crate::ops::state::{Retention, State};
 use crate::ops::traces::Traces;
 use crate::session::spools::Spools;
@@ -254,9 +254,9 @@ impl Server {
     /// If the signals cannot be caught.
     pub fn stop_on_signals(&self, grace: Duration) -> Result<(), ServeError> {
         let _runtime = self.runtime.enter();
-        let ends = Ends::catch()?;
+        let signals = StopSignals::catch()?;
         let events = self.shared.events.clone();
-        self.runtime.spawn(ends.heed(grace, move |grace| {
+        self.runtime.spawn(signals.stop_on_arrival(grace, move |grace| {
             // Fails only if the driver has ended.
             let _ = events.send(Event::Stop { grace });
         }));

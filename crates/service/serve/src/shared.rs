@@ -108,7 +108,7 @@ impl Shared {
         answer.await.ok()
     }
 
-    pub(crate) fn refused(&self, kind: RefusalReason, address: Option<IpAddr>, detail: String) {
-        self.admission.refused(Refusal { kind, from: address, detail });
+    pub(crate) fn count_refusal(&self, kind: RefusalReason, address: Option<IpAddr>, detail: String) {
+        self.admission.count_refusal(Refusal { kind, from: address, detail });
     }
 }

@@ -236,7 +236,7 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
             Ok(accepted) => accepted,
             Err(error) => {
                 let detail = format!("accepting a connection: {error}");
-                admission.refused(Refusal { kind: "that could not be accepted", from: None, detail });
+                admission.count_refusal(Refusal { kind: "that could not be accepted", from: None, detail });
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -284,12 +284,12 @@ async fn serve_connection<E: std::fmt::Display>(
             Ok(()) => return,
         },
         // Admission has already counted the eviction.
-        () = peer.slot.evicted() => return,
+        () = peer.slot.wait_for_eviction() => return,
         () = peer.wait_until_late() => {
             ("that did not show in time that they may ask", format!("a connection from {address} made no request in time"))
         }
     };
-    peer.slot.admission().refused(Refusal { kind, from: Some(address), detail });
+    peer.slot.admission().count_refusal(Refusal { kind, from: Some(address), detail });
 }
 
 async fn due(admission: &Admission) {

@@ -216,7 +216,7 @@ fn connection(shared: &Shared, incoming: Incoming) {
 
 /// Reports a connection that ended with an error.
 fn turn_away(slot: &ConnectionSlot, from: SocketAddr, kind: RefusalReason, error: &WireError) {
-    slot.admission().refused(Refusal { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
+    slot.admission().count_refusal(Refusal { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
 }
 
 /// Classifies the error of an unauthenticated peer, for the log.

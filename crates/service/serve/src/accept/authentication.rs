@@ -85,7 +85,7 @@ async fn shake_hands(
         let received = accepting.get_ref().map_or(last_received, Counted::received);
         if received > last_received {
             last_received = received;
-            deadline.moved(Instant::now());
+            deadline.extend(Instant::now());
             timer.as_mut().reset(deadline.end().into());
         }
         timer.as_mut().poll(cx).map(|()| None)
@@ -95,7 +95,7 @@ async fn shake_hands(
 }
 
 pub(crate) fn late_error(awaited: &str, deadline: &HandshakeDeadline) -> ServeError {
-    stalled_error(awaited, deadline.expired())
+    stalled_error(awaited, deadline.expiry_message())
 }
 
 pub(crate) fn stalled_error(awaited: &str, detail: String) -> ServeError {

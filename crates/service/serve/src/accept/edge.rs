@@ -51,7 +51,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
             Ok(accepted) => accepted,
             Err(e) => {
                 // For example out of memory: connections that close free resources.
-                shared.refused("that could not be accepted", None, format!("accepting a connection: {e}"));
+                shared.count_refusal("that could not be accepted", None, format!("accepting a connection: {e}"));
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -116,14 +116,14 @@ async fn serve_connection(
         _ = stop.wait_for(|stop| *stop) => return,
         greeted = greet(shared, stream, address, guard.slot().deadline()) => greeted,
         // An evicted connection: admission has counted it.
-        () = guard.slot().evicted() => return,
+        () = guard.slot().wait_for_eviction() => return,
     };
     let Greeted { channel, identity, watched, closer } = match greeted {
         Ok(Arrival::Client(greeted)) => *greeted,
         Ok(Arrival::Visitor(visitor)) => return control.serve(guard.slot(), *visitor).await,
         Err(e) => {
             let detail = format!("the connection from {address}: {e}");
-            return shared.refused(e.handshake_refusal_reason(), Some(address.ip()), detail);
+            return shared.count_refusal(e.handshake_refusal_reason(), Some(address.ip()), detail);
         }
     };
     let client = identity.to_string();
@@ -132,7 +132,7 @@ async fn serve_connection(
     let admitted = shared.ask(|reply| Event::Greeted { number, identity, closer, reply }).await;
     // No answer means that the driver has ended, so the server stops.
     if let Err(TurnedAway { kind, reason }) = admitted.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPPING })) {
-        shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
+        shared.count_refusal(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
         close_with_farewell(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
         return;
     }
@@ -146,7 +146,11 @@ async fn serve_connection(
         Err(e @ ServeError::Panicked) => tracing::error!(%address, %client, "{e}"),
         Err(e) => {
             tracing::info!(%address, %client, "connection ended: {e}");
-            shared.refused(BROKEN, Some(address.ip()), format!("the connection of client {client} at {address}: {e}"));
+            shared.count_refusal(
+                BROKEN,
+                Some(address.ip()),
+                format!("the connection of client {client} at {address}: {e}"),
+            );
         }
     }
 }
@@ -281,7 +285,7 @@ impl MessageDeadline {
     /// Adjusts the deadline: bytes have arrived, and the message is incomplete.
     fn extend(&mut self, has_begun: bool) {
         match self {
-            Self::Moves(deadline) => deadline.moved(Instant::now()),
+            Self::Moves(deadline) => deadline.extend(Instant::now()),
             Self::Idle(end, begun) => {
                 if let Some(timeout) = begun.take_if(|_| has_begun) {
                     *end = Instant::now() + timeout;
@@ -323,7 +327,7 @@ async fn serve(
             biased;
             _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPPING), Ok(())),
             () = wait_until_withdrawn(&mut catalog, offered) => break (goodbye(WITHDRAWN), Ok(())),
-            () = guard.slot().evicted() => break (goodbye(GAVE_WAY), Ok(())),
+            () = guard.slot().wait_for_eviction() => break (goodbye(GAVE_WAY), Ok(())),
             request = next_request(shared, &mut connection.channel, &watched) => request,
         };
         let request = match request {
@@ -351,7 +355,7 @@ async fn serve(
         connection = returned;
         watched = match result {
             Ok(watched) => watched,
-            Err(e) => break (worker::last_words(&e).and_then(goodbye), Err(e)),
+            Err(e) => break (worker::farewell(&e).and_then(goodbye), Err(e)),
         };
     };
     close_with_farewell(connection, last).await;

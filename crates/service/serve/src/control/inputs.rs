@@ -144,7 +144,7 @@ pub(super) async fn announce(
     let max_inputs = (notice.inputs as usize).min(shared.max_inputs(client));
     let (memory, device) = (shared.config.job_memory, notice.device);
     // Making the plan of a batch is slow, and this thread serves other connections.
-    let batched = spawn_blocking(move || offered.batched(offered.fitting(max_inputs, memory, device)));
+    let batched = spawn_blocking(move || offered.batched(offered.largest_fitting_batch(max_inputs, memory, device)));
     let offered = batched.await.map_err(|_| internal("making the plan of a batch panicked"))?;
     let offered = offered.map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))?;
     let name = InputId::random().map_err(|_| internal("no randomness from the operating system"))?;

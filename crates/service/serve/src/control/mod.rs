@@ -70,14 +70,14 @@ impl Control {
         let revoked = rules.borrow().revocation_reason(client, &serial);
         if let Some(reason) = revoked {
             let detail = format!("{role} {name} ({client}) at {address}: {reason}");
-            self.shared.refused("of the control interface, revoked", Some(address.ip()), detail);
+            self.shared.count_refusal("of the control interface, revoked", Some(address.ip()), detail);
             return turn_away(&mut stream, "403 Forbidden", reason).await;
         }
         let peer = Peer { client, role };
         if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CONTROL }, client.0) {
             let reason = no_room(full);
             let detail = format!("{role} {name} ({client}) at {address}: {reason}");
-            self.shared.refused("of the control interface, without a place", Some(address.ip()), detail);
+            self.shared.count_refusal("of the control interface, without a place", Some(address.ip()), detail);
             return turn_away(&mut stream, "503 Service Unavailable", reason).await;
         }
         self.shared.tell(Event::Visited);
@@ -143,7 +143,7 @@ pub(crate) async fn exchange(
         }
         () = keepalive.wait_until_idle(idle) => return,
         _ = stop.wait_for(|stop| *stop) => {}
-        () = slot.evicted() => {}
+        () = slot.wait_for_eviction() => {}
     }
     connection.as_mut().graceful_shutdown();
     // Gives up on what is not sent within `FAREWELL`.

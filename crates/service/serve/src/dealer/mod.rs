@@ -12,7 +12,7 @@ mod sending;
 use crate::ServeError;
 use crate::accept::identity::client_label;
 use crate::accept::refusal_reasons::BROKEN;
-use crate::ops::signals::Ends;
+use crate::ops::signals::StopSignals;
 use crate::ops::state::schema::state_error;
 use crate::server::not_listening;
 use ending::Ending;
@@ -174,13 +174,14 @@ impl DealerServer {
     pub fn stop_on_signals(&self, grace: Duration) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let runtime = runtime.map_err(ServeError::system("catching signals"))?;
-        let ends = {
+        let signals = {
             let _inside = runtime.enter();
-            Ends::catch()?
+            StopSignals::catch()?
         };
         let handle = self.handle();
         let thread = thread::Builder::new().name("tacit-signals".into());
-        let spawned = thread.spawn(move || runtime.block_on(ends.heed(grace, |grace| handle.stop(grace))));
+        let spawned =
+            thread.spawn(move || runtime.block_on(signals.stop_on_arrival(grace, |grace| handle.stop(grace))));
         spawned.map(drop).map_err(ServeError::system("starting a thread"))
     }
 
@@ -201,8 +202,8 @@ impl Shared {
         }
     }
 
-    fn refused(&self, kind: RefusalReason, address: SocketAddr, detail: String) {
-        self.admission.refused(Refusal { kind, from: Some(address.ip()), detail });
+    fn count_refusal(&self, kind: RefusalReason, address: SocketAddr, detail: String) {
+        self.admission.count_refusal(Refusal { kind, from: Some(address.ip()), detail });
     }
 }
 
@@ -212,11 +213,13 @@ fn serve(shared: &Shared, incoming: Incoming) {
         Ok(peer) => peer,
         // The eviction has counted this connection already.
         Err(_) if slot.is_evicted() => return,
-        Err(error) => return shared.refused(error.handshake_refusal_reason(), address, format!("{address}: {error}")),
+        Err(error) => {
+            return shared.count_refusal(error.handshake_refusal_reason(), address, format!("{address}: {error}"));
+        }
     };
     let peer_name = format!("{} at {address}", peer.label);
     match answer_requests(shared, peer, &slot) {
-        Err(error) if !slot.is_evicted() => shared.refused(BROKEN, address, format!("{peer_name}: {error}")),
+        Err(error) if !slot.is_evicted() => shared.count_refusal(BROKEN, address, format!("{peer_name}: {error}")),
         // A peer that closes between two requests is no error.
         _ => {}
     }

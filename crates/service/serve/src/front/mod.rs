@@ -22,7 +22,7 @@ use crate::control::answer::Peer;
 use crate::control::graceful_close::GracefulStream;
 use crate::control::keepalive::Keepalive;
 use crate::control::{EndConditions, exchange, no_room, turn_away};
-use crate::ops::signals::Ends;
+use crate::ops::signals::StopSignals;
 use crate::server::{listen, not_listening};
 use counts::Counts;
 use node_registry::NodeRegistry;
@@ -141,8 +141,8 @@ impl Front {
     /// The signals cannot be caught.
     pub fn stop_on_signals(&self) -> Result<(), ServeError> {
         let _runtime = self.runtime.enter();
-        let (ends, stopper) = (Ends::catch()?, self.stopper.clone());
-        self.runtime.spawn(ends.heed(Duration::ZERO, move |_| {
+        let (signals, stopper) = (StopSignals::catch()?, self.stopper.clone());
+        self.runtime.spawn(signals.stop_on_arrival(Duration::ZERO, move |_| {
             // Sending fails only if the front has ended.
             let _ = stopper.send(true);
         }));
@@ -162,7 +162,7 @@ fn open_service(registry: NodeRegistry, config: &FrontConfig) -> Result<Placemen
     match (&config.state, config.queries_per_day) {
         (Some(folder), Some(_)) => {
             let (counts, stored) = Counts::open(folder, config.accept_clock)?;
-            Ok(PlacementService::new(registry.with_counts(stored), banned).counting_in(counts))
+            Ok(PlacementService::new(registry.with_counts(stored), banned).with_counts(counts))
         }
         (None, Some(_)) => {
             tracing::warn!("without a folder (--state) the answers of the day are counted anew with each start");
@@ -191,7 +191,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
                 tokio::spawn(async move {
                     if let Err(e) = serve_connection(&shared, &slot, stream, address).await {
                         let detail = format!("the connection from {address}: {e}");
-                        shared.admission.refused(Refusal {
+                        shared.admission.count_refusal(Refusal {
                             kind: e.handshake_refusal_reason(),
                             from: Some(address.ip()),
                             detail,
@@ -202,7 +202,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             Err(e) => {
                 // Closing connections free resources.
                 let detail = format!("accepting a connection: {e}");
-                shared.admission.refused(Refusal { kind: "that could not be accepted", from: None, detail });
+                shared.admission.count_refusal(Refusal { kind: "that could not be accepted", from: None, detail });
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -239,7 +239,7 @@ async fn serve_connection(
     let authenticated = tokio::select! {
         biased;
         authenticated = authenticate(shared.tls.clone(), stream, address, &mut deadline) => authenticated?,
-        () = slot.evicted() => return Ok(()),
+        () = slot.wait_for_eviction() => return Ok(()),
     };
     if !authenticated.speaks_http()? {
         return Err(NetError::Tls("a front is spoken to in HTTP".into()).into());

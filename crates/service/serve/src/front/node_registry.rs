@@ -147,14 +147,14 @@ impl NodeRegistry {
         Self { quotas: Quotas::new(self.quotas.per_day, stored), ..self }
     }
 
-    /// Returns the day, and the counts of it not noted by [`note_kept`](Self::note_kept); none
+    /// Returns the day, and the counts of it not noted by [`mark_counts_kept`](Self::mark_counts_kept); none
     /// without a quota.
-    pub(super) fn unkept(&self) -> (i64, Vec<(ClientId, u64)>) {
+    pub(super) fn unkept_counts(&self) -> (i64, Vec<(ClientId, u64)>) {
         let counts = self.unkept.iter().map(|(client, used)| (*client, *used)).collect();
         (self.quotas.day, counts)
     }
 
-    pub(super) fn note_kept(&mut self) {
+    pub(super) fn mark_counts_kept(&mut self) {
         self.unkept.clear();
     }
 

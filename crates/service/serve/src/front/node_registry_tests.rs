@@ -125,22 +125,22 @@ fn restarted_front_goes_on_counting() {
     registry.renew("a", runs[0], answered(ALICE, 6), t.after(1.0), 3).unwrap();
     registry.renew("a", runs[0], answered(ALICE, 7), t.after(2.0), 3).unwrap();
     registry.renew("b", runs[1], answered(BOB, 10), t.after(2.0), 3).unwrap();
-    let (day, counts) = registry.unkept();
+    let (day, counts) = registry.unkept_counts();
     assert_eq!((day, &*counts), (3, &[(ALICE, 7), (BOB, 10)][..]));
-    registry.note_kept();
+    registry.mark_counts_kept();
     registry.renew("a", runs[0], answered(ALICE, 7), t.after(3.0), 3).unwrap();
-    assert_eq!(registry.unkept(), (3, vec![]), "nothing new");
+    assert_eq!(registry.unkept_counts(), (3, vec![]), "nothing new");
     let stored = StoredCounts { day, used: counts.into_iter().collect() };
     let mut registry = NodeRegistry::new(LEASE, Some(10), 2).with_counts(stored);
     let runs = add_two_nodes(&mut registry, answered(ALICE, 2), t.after(9.0));
     assert_eq!(registry.quotas.remaining(ALICE, 3), Ok(Some(1)), "its nodes have begun anew, too");
     assert!(registry.place(BOB, "net", t.after(9.1), 3).unwrap_err().reason.contains("used up"));
     registry.renew("a", runs[0], answered(ALICE, 4), t.after(9.2), 4).unwrap();
-    assert_eq!(registry.unkept(), (4, vec![(ALICE, 2)]), "the next day");
+    assert_eq!(registry.unkept_counts(), (4, vec![(ALICE, 2)]), "the next day");
     let mut free = NodeRegistry::new(LEASE, None, 2);
     let runs = add_two_nodes(&mut free, report(), t.after(0.0));
     free.renew("a", runs[0], answered(ALICE, 6), t.after(1.0), 3).unwrap();
-    assert!(free.unkept().1.is_empty(), "there is no quota");
+    assert!(free.unkept_counts().1.is_empty(), "there is no quota");
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl PlacementService {
         Self { opens_at, registry, counts: None, clock: Mutex::new(Clock::new()), banned, changed: Notify::new() }
     }
 
-    pub(super) fn counting_in(self, counts: Counts) -> Self {
+    pub(super) fn with_counts(self, counts: Counts) -> Self {
         Self { counts: Some(Mutex::new(counts)), ..self }
     }
 
@@ -64,12 +64,12 @@ impl PlacementService {
         if let Err(e) = counts.note_clock(now) {
             tracing::error!("what the clock shows would not outlive this front: {e}");
         }
-        let (day, unkept) = registry.unkept();
+        let (day, unkept) = registry.unkept_counts();
         if unkept.is_empty() {
             return;
         }
         match counts.keep(day, &unkept) {
-            Ok(()) => registry.note_kept(),
+            Ok(()) => registry.mark_counts_kept(),
             Err(e) => tracing::error!("answers of {} clients would not outlive this front: {e}", unkept.len()),
         }
     }

@@ -234,7 +234,7 @@ impl Driver {
                 return self.refuse_job(number, ask, ServeError::NotGranted(reason.into()));
             }
             let pass = identity.check(&ask.request, offered);
-            let pass = pass.and_then(|()| self.gate.pass(identity.client, &ask.request, offered));
+            let pass = pass.and_then(|()| self.gate.check(identity.client, &ask.request, offered));
             match pass.and_then(|()| self.take_tokens(identity.client, &ask)) {
                 Ok(tokens) => ask.tokens = tokens,
                 Err(e) => return self.refuse_job(number, ask, e),
@@ -314,7 +314,7 @@ impl Driver {
                 return Ok(Admitted::Queued(Reservation { place, charge: None }));
             }
             (Request::Refill { held: stock, most: max_stock, .. }, Some(open)) => {
-                let max_stock = self.gate.stock(open.origin.client, &open.origin.offered.name, *max_stock);
+                let max_stock = self.gate.useful_stock(open.origin.client, &open.origin.offered.name, *max_stock);
                 let max_stock = max_stock.min(self.capacity.stored_per_client);
                 self.queue.refill(number, &open.origin, *stock, max_stock).map_err(refused)?;
                 return Ok(Admitted::Queued(Reservation::default()));
@@ -452,7 +452,7 @@ impl Driver {
         let mut job = self.work.jobs.remove(&number)?;
         let reservation = job.take_reservation();
         self.release(reservation);
-        job.pending()
+        job.into_pending()
     }
 
     /// Gives back what a request has reserved and will not use.

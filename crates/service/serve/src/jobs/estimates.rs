@@ -15,7 +15,7 @@ pub(crate) const LOCAL_DEVICE: Device = Device { threads: 1, link: LinkClass::La
 /// Share of a phase's work that more threads make faster, until measured.
 const PARALLEL_SHARE: f64 = 0.8;
 
-fn link(class: LinkClass) -> Link {
+fn typical_link(class: LinkClass) -> Link {
     let [bits, rtt_s] = match class {
         LinkClass::Lan => [800e6, 1e-3],
         LinkClass::Broadband => [40e6, 20e-3],
@@ -30,7 +30,7 @@ fn predict(offered: &Offered, device: Device) -> Option<Prediction> {
     let machine = tacit_plan::Device::named(CALIBRATED_MACHINE).expect("it is among the devices that are built in");
     let threads = u32::from(device.threads.max(1));
     let client = tacit_plan::Device { cores: threads, ..machine.clone() };
-    let link = link(device.link);
+    let link = typical_link(device.link);
     let setting = Setting { client, server: machine, client_threads: threads, server_threads: 1, link };
     Prediction::compute(offered.backend, &offered.model.costs(), &setting)
 }
@@ -39,8 +39,8 @@ fn predict(offered: &Offered, device: Device) -> Option<Prediction> {
 const CALIBRATED_MACHINE: &str = "this";
 
 /// A phase with its expected duration. For an uncalibrated back end, the link's part alone counts.
-fn phase(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
-    let link = link(device.link);
+fn phase_spec(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
+    let link = typical_link(device.link);
     let time = expected.unwrap_or_else(|| link.waited_s(cost) + cost.exchanges as f64 * link.rtt_s);
     let time = Span::from_secs(time);
     let speedup = Speedup::Amdahl(PARALLEL_SHARE);
@@ -52,7 +52,7 @@ const ENOUGH_MIB: u32 = 4096;
 
 /// Devices of a class share estimates: threads are rounded down to a power of two up to 8, and
 /// memory matters only where it is small.
-pub(crate) fn class(device: Device) -> Device {
+pub(crate) fn device_class(device: Device) -> Device {
     let threads = device.threads.clamp(1, 8);
     let memory_mib = match device.memory_mib {
         0 | ENOUGH_MIB.. => 0,
@@ -88,7 +88,7 @@ pub(crate) fn only_waits(model: &dyn ServerModel) -> bool {
 
 /// Describes a model for a class of devices and jobs of `threads` threads. Learned memory counts up
 /// to `max_memory` bytes, all that jobs may take: such a job has run, so it is not refused.
-pub(crate) fn spec(
+pub(crate) fn model_spec(
     offered: &Offered,
     device: Device,
     learned: &LearnedDurations,
@@ -101,7 +101,7 @@ pub(crate) fn spec(
             JobPhase::Pre => prediction.offline.wall_s,
             JobPhase::On => prediction.online.wall_s,
         });
-        let guess = phase(cost, expected, device);
+        let guess = phase_spec(cost, expected, device);
         let Some(row) = learned.get(offered.plan, &class_name(device), phase_name(which), threads) else {
             return guess;
         };
@@ -137,7 +137,7 @@ pub(crate) fn dealing_spec(
     threads: u32,
     max_memory: u64,
 ) -> ModelSpec {
-    let link = link(LOCAL_DEVICE.link);
+    let link = typical_link(LOCAL_DEVICE.link);
     // Until a dealing is measured: the transfer time.
     let guess = link.transfer_s(0, half_bytes) + link.rtt_s;
     let time = Span::from_secs(learned.get(offered.plan, POOL, DEALING, threads).map_or(guess, |row| row.seconds));
@@ -165,10 +165,10 @@ mod tests {
         assert!(tacit_plan::Device::named(CALIBRATED_MACHINE).is_ok());
         let cost = PhaseCost { up_bytes: 1 << 20, waited_bytes: 1 << 20, exchanges: 3, ..PhaseCost::default() };
         let times = [LinkClass::Lan, LinkClass::Broadband, LinkClass::Slow]
-            .map(|link| phase(&cost, None, Device { threads: 1, link, memory_mib: 0 }).first.time);
+            .map(|link| phase_spec(&cost, None, Device { threads: 1, link, memory_mib: 0 }).first.time);
         assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
         assert!(times[2] > Span::from_secs(2.0), "{times:?}");
-        assert_eq!(phase(&cost, Some(7.0), LOCAL_DEVICE).first.time, Span::from_secs(7.0));
+        assert_eq!(phase_spec(&cost, Some(7.0), LOCAL_DEVICE).first.time, Span::from_secs(7.0));
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
             (4, 600, "slow, 4 threads, 512 MiB"),
             (4, 1, "slow, 4 threads, 1 MiB"),
         ] {
-            assert_eq!(class_name(class(Device { threads, link: LinkClass::Slow, memory_mib })), name);
+            assert_eq!(class_name(device_class(Device { threads, link: LinkClass::Slow, memory_mib })), name);
         }
     }
 }

@@ -33,7 +33,7 @@ impl Gate {
         Self { rules, catalog, buckets: HashMap::new(), stock: PaidStock::default(), quotas, clock: Clock::new() }
     }
 
-    pub(crate) fn set(&mut self, rules: Arc<Rules>) {
+    pub(crate) fn set_rules(&mut self, rules: Arc<Rules>) {
         self.rules.send_replace(rules);
     }
 
@@ -41,7 +41,7 @@ impl Gate {
         Arc::clone(&self.catalog.borrow())
     }
 
-    pub(crate) fn offer(&mut self, catalog: Arc<Catalog>) {
+    pub(crate) fn set_catalog(&mut self, catalog: Arc<Catalog>) {
         self.catalog.send_replace(catalog);
     }
 
@@ -58,7 +58,7 @@ impl Gate {
     }
 
     /// Checks whether the rules allow a client's request, for the model that it has open.
-    pub(crate) fn pass(
+    pub(crate) fn check(
         &mut self,
         client: ClientId,
         request: &Request,
@@ -91,7 +91,7 @@ impl Gate {
     }
 
     /// Takes a token per input if the client has a rate. Returns how many were taken.
-    pub(crate) fn pace(&mut self, client: ClientId, inputs: u32, now: Instant) -> Result<u32, ServeError> {
+    pub(crate) fn take_tokens(&mut self, client: ClientId, inputs: u32, now: Instant) -> Result<u32, ServeError> {
         let Some(per_minute) = self.rules.borrow().rule_for(client).per_minute else { return Ok(0) };
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&client) {
             let rules = self.rules.borrow().clone();
@@ -137,7 +137,7 @@ impl Gate {
     }
 
     /// Returns how much stock is useful to a client: no more than its answers left today.
-    pub(crate) fn stock(&mut self, client: ClientId, model: &str, wanted: u32) -> u32 {
+    pub(crate) fn useful_stock(&mut self, client: ClientId, model: &str, wanted: u32) -> u32 {
         let per_day = self.rules.borrow().rule_for(client).per_day;
         let now = self.clock.now();
         per_day.map_or(wanted, |day| wanted.min(self.quotas.remaining(now, client, model, day)))

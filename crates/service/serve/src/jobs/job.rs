@@ -64,7 +64,7 @@ impl Job {
     }
 
     /// The request of a job that has not started.
-    pub(crate) fn pending(self) -> Option<Asked> {
+    pub(crate) fn into_pending(self) -> Option<Asked> {
         match self {
             Self::Waits { ask, .. } | Self::Queued { ask, .. } => Some(ask),
             Self::Runs { .. } => None,

@@ -7,8 +7,8 @@ use tacit_store::{Entry, StoreError};
 
 impl Job<'_> {
     /// Lists material that is ready for the client's open model.
-    pub(crate) fn stored(&mut self) -> Result<Reply, ServeError> {
-        let binding = self.opened()?.binding;
+    pub(crate) fn list_stored(&mut self) -> Result<Reply, ServeError> {
+        let binding = self.open_model()?.binding;
         let Some(store) = &self.shared.store else { return Ok(Reply::Ids(vec![])) };
         let entries = store.list(Some(binding))?;
         Ok(Reply::Ids(entries.iter().take(MAX_IDS).map(|e| e.id).collect()))
@@ -34,7 +34,7 @@ impl Job<'_> {
         Ok(Reply::Reconciled { folder: Some(store.folder()), ids })
     }
 
-    pub(crate) fn halves(&self, after: Option<MaterialId>) -> Result<Reply, ServeError> {
+    pub(crate) fn list_halves(&self, after: Option<MaterialId>) -> Result<Reply, ServeError> {
         let page = self.page(after)?;
         Ok(Reply::Halves(page.iter().take(MAX_IDS).map(|entry| self.half(entry)).collect()))
     }
@@ -68,7 +68,7 @@ impl Job<'_> {
         Ok(Reply::Ids(destroyed))
     }
 
-    pub(crate) fn full(&self, count: u64) -> Result<String, ServeError> {
+    pub(crate) fn full_message(&self, count: u64) -> Result<String, ServeError> {
         let orphans = self.page(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
         Ok(format!(
             "{count} materials are stored for you, as many as you may have ({orphans} of them for models that are gone): use some, or destroy \

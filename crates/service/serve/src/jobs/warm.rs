@@ -26,7 +26,7 @@ pub(crate) async fn watch(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) 
         catalog.borrow_and_update();
         let cold = shared.ask(|reply| Event::Cold { reply }).await.unwrap_or_default();
         for offered in cold {
-            let Some(backend) = shared.catalog().warms_up(offered.backend) else { continue };
+            let Some(backend) = shared.catalog().backend_to_warm_up(offered.backend) else { continue };
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
                 () = warm_up(&shared, offered, backend) => {}

@@ -42,7 +42,7 @@ impl Offered {
     /// Returns the same model for a batch. Estimates, material and the scheduler treat each batch
     /// size as a separate model. Fails if the back end does not run that many inputs as one.
     pub(crate) fn batched(self: &Arc<Self>, batch: usize) -> Result<Arc<Self>, ServeError> {
-        let single = self.of_one();
+        let single = self.single();
         if batch == 1 {
             return Ok(Arc::clone(single));
         }
@@ -54,7 +54,7 @@ impl Offered {
     }
 
     /// The model on offer, for one input.
-    pub(crate) fn of_one(self: &Arc<Self>) -> &Arc<Self> {
+    pub(crate) fn single(self: &Arc<Self>) -> &Arc<Self> {
         self.of_one.as_ref().unwrap_or(self)
     }
 
@@ -64,8 +64,8 @@ impl Offered {
 
     /// Returns the largest batch, at most `wanted`, that needs at most `memory` bytes here, and at
     /// the client at most half of its device's memory, if that is known.
-    pub(crate) fn fitting(self: &Arc<Self>, wanted: usize, memory: u64, device: Device) -> usize {
-        let model = &self.of_one().model;
+    pub(crate) fn largest_fitting_batch(self: &Arc<Self>, wanted: usize, memory: u64, device: Device) -> usize {
+        let model = &self.single().model;
         let at_client = match device.memory_mib {
             0 => u64::MAX,
             mib => u64::from(mib) << 19,
@@ -176,7 +176,7 @@ impl Catalog {
         self.warm_up.insert(backend.id(), Arc::clone(backend));
     }
 
-    pub(crate) fn warms_up(&self, id: &str) -> Option<Arc<dyn Backend>> {
+    pub(crate) fn backend_to_warm_up(&self, id: &str) -> Option<Arc<dyn Backend>> {
         self.warm_up.get(id).cloned()
     }
 
@@ -206,7 +206,7 @@ impl Catalog {
     /// Whether this very model, for one input or a batch, is on offer; another model of the same
     /// name does not count.
     pub(crate) fn is_offered(&self, offered: &Arc<Offered>) -> bool {
-        let offered = offered.of_one();
+        let offered = offered.single();
         self.models.get(&offered.name).is_some_and(|offers| offers.iter().any(|o| Arc::ptr_eq(o, offered)))
     }
 
@@ -246,7 +246,7 @@ impl Catalog {
     }
 
     /// The model and the back end that have a plan; `None` if not on offer.
-    pub(crate) fn of_plan(&self, plan: &[u8; 32]) -> Option<ModelAndBackend> {
+    pub(crate) fn find_plan(&self, plan: &[u8; 32]) -> Option<ModelAndBackend> {
         let offered = self.offered_models().find(|o| o.plan == *plan)?;
         Some(ModelAndBackend { model: offered.name.clone(), backend: offered.backend.to_owned() })
     }

@@ -3,12 +3,12 @@ use crate::ServeError;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub(crate) struct Ends {
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Ends {
+impl StopSignals {
     /// Catches the signals; needs a runtime.
     pub(crate) fn catch() -> Result<Self, ServeError> {
         Ok(Self {
@@ -19,7 +19,7 @@ impl Ends {
 
     /// Calls `stop` with the time that running jobs still have: `grace` at the first signal, zero
     /// at the second.
-    pub(crate) async fn heed(mut self, grace: Duration, stop: impl Fn(Duration)) {
+    pub(crate) async fn stop_on_arrival(mut self, grace: Duration, stop: impl Fn(Duration)) {
         for grace in [grace, Duration::ZERO] {
             tokio::select! {
                 _ = self.interrupt.recv() => {}

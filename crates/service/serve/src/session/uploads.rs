@@ -9,7 +9,7 @@ const MAX_LISTED: usize = 2048;
 
 impl Job<'_> {
     /// Lists the client's uploads, after unused ones have expired.
-    pub(crate) fn uploads(&self) -> Result<Reply, ServeError> {
+    pub(crate) fn list_uploads(&self) -> Result<Reply, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Uploads(vec![])) };
         store.expire_uploads(self.shared.config.expire)?;
         let catalog = self.shared.catalog();
@@ -21,7 +21,7 @@ impl Job<'_> {
             is_whole: stored.is_whole,
             created: stored.created,
             used: stored.used,
-            offered: catalog.of_plan(&stored.plan),
+            offered: catalog.find_plan(&stored.plan),
         });
         Ok(Reply::Uploads(listed.collect()))
     }

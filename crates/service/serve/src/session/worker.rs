@@ -111,14 +111,14 @@ pub(crate) fn run(
                 && let Some(fault) = error.deviation()
             {
                 let (client, peer) = (&connection.peer_name, connection.channel.peer());
-                shared.refused(DEVIATED, None, format!("{name} of client {client} at {peer}: {e}"));
+                shared.count_refusal(DEVIATED, None, format!("{name} of client {client} at {peer}: {e}"));
                 shared.tell(Event::Deviated { number, fault });
             }
             return Err(e);
         }
         Err(e) => {
             let (client, peer) = (&connection.peer_name, connection.channel.peer());
-            shared.refused(kind(&e), None, format!("{name} of client {client} at {peer}: {e}"));
+            shared.count_refusal(kind(&e), None, format!("{name} of client {client} at {peer}: {e}"));
             Some(Reply::Refused { reason: reason(&e), again_s: again_s(&e) })
         }
     };
@@ -143,7 +143,7 @@ fn breaks_connection(error: &ServeError) -> bool {
 }
 
 /// The farewell to a client whose phase failed for a reason of the server's own.
-pub(crate) fn last_words(error: &ServeError) -> Option<&'static str> {
+pub(crate) fn farewell(error: &ServeError) -> Option<&'static str> {
     match error {
         ServeError::Backend(BackendError::Dealer { .. }) => Some(
             "the dealer that its material comes from cannot be reached, or refuses: the server's log says more. Ask again \
@@ -202,23 +202,23 @@ impl<'a> Job<'a> {
     fn answer(&mut self, grant: Grant) -> Result<Outcome, ServeError> {
         let Grant { request, turn, material, pooled, charge, destroyed, notice_ignored } = grant;
         let reply = match request {
-            Request::List => self.models(),
+            Request::List => self.list_models(),
             Request::Open { model, backend, device } => return self.open(&model, &backend, device),
             Request::Setup => self.set_up(turn)?,
             Request::Ask(_) | Request::Announce(_) | Request::Cancel { .. } | Request::Call { .. } => {
                 // The driver has recorded it.
-                self.opened()?;
+                self.open_model()?;
                 Reply::Noted { notice_ignored }
             }
             Request::Prepare { id, folder, .. } => return self.prepare(id, folder, turn, pooled),
             Request::Refill { id, folder, .. } => return self.prepare(id, Some(folder), turn, pooled),
             Request::Infer { id, .. } => return self.infer(id, material, charge, turn),
-            Request::Stored => self.stored()?,
+            Request::Stored => self.list_stored()?,
             Request::Reconcile { folder, after } => self.reconcile(folder, after)?,
-            Request::Halves { after } => self.halves(after)?,
+            Request::Halves { after } => self.list_halves(after)?,
             Request::Discard { ids, .. } => self.discard(&ids, destroyed)?,
             Request::Batch { inputs } => self.set_batch(inputs)?,
-            Request::Uploads => self.uploads()?,
+            Request::Uploads => self.list_uploads()?,
             Request::DeleteUpload { name } => self.delete_upload(&name)?,
             Request::Bye => return Ok(Outcome::AlreadyReplied),
         };
@@ -229,14 +229,14 @@ impl<'a> Job<'a> {
         self.connection.client
     }
 
-    pub(crate) fn opened(&mut self) -> Result<&mut Opened, ServeError> {
+    pub(crate) fn open_model(&mut self) -> Result<&mut Opened, ServeError> {
         match &mut self.connection.open {
             Some(open) => Ok(open),
             None => refuse("no model is open: open one first"),
         }
     }
 
-    fn models(&self) -> Reply {
+    fn list_models(&self) -> Reply {
         let mut models = self.shared.catalog().list();
         models.retain(|model| self.shared.allows(self.client(), &model.name));
         Reply::Models(models)
@@ -276,8 +276,8 @@ impl<'a> Job<'a> {
     fn set_batch(&mut self, inputs: u32) -> Result<Reply, ServeError> {
         let (max_inputs, client) = (self.shared.max_inputs(self.client()), self.client());
         let memory = self.shared.config.job_memory;
-        let open = self.opened()?;
-        let batch = open.offered.fitting((inputs as usize).min(max_inputs), memory, open.device);
+        let open = self.open_model()?;
+        let batch = open.offered.largest_fitting_batch((inputs as usize).min(max_inputs), memory, open.device);
         let offered = open.offered.batched(batch)?;
         open.side.set_batch(batch)?;
         open.binding = Binding { client, model: offered.public, plan: offered.plan };
@@ -286,12 +286,12 @@ impl<'a> Job<'a> {
     }
 
     fn set_up(&mut self, turn: Turn) -> Result<Reply, ServeError> {
-        let open = self.opened()?;
+        let open = self.open_model()?;
         if open.is_set_up || open.offered.model.setup() == Setup::Nothing {
             return refuse("there is nothing to set up");
         }
         let ((), meter) = self.phase(Phase::Setup, turn, |side, channel| side.setup(channel))?;
-        self.opened()?.is_set_up = true;
+        self.open_model()?.is_set_up = true;
         Ok(self.finish_phase(meter, 0)?.0)
     }
 
@@ -303,7 +303,7 @@ impl<'a> Job<'a> {
         turn: Turn,
         pooled: Option<Pooled>,
     ) -> Result<Outcome, ServeError> {
-        let open = self.opened()?;
+        let open = self.open_model()?;
         let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
         match open.offered.model.preparation() {
             Preparation::TwoParty | Preparation::Dealt => {}
@@ -333,7 +333,7 @@ impl<'a> Job<'a> {
 
     /// Makes stored material. Back ends that can do so write it to disk while they make it.
     fn prepare_in(&mut self, place: Reserved<'_>, turn: Turn) -> Result<Meter, ServeError> {
-        match self.opened()?.offered.model.spooled_bytes() {
+        match self.open_model()?.offered.model.spooled_bytes() {
             None => {
                 let (material, meter) = self.phase(Phase::Offline, turn, |side, channel| side.offline(channel))?;
                 place.put(&material.to_bytes()?)?;
@@ -352,13 +352,13 @@ impl<'a> Job<'a> {
     /// Makes material that ends with this process. Large material is spooled to disk if there is a
     /// store.
     fn prepare_transient(&mut self, id: MaterialId, turn: Turn) -> Result<(Material, Meter), ServeError> {
-        let bytes = self.opened()?.offered.model.spooled_bytes().filter(|bytes| *bytes > IN_MEMORY);
+        let bytes = self.open_model()?.offered.model.spooled_bytes().filter(|bytes| *bytes > IN_MEMORY);
         let (Some(bytes), Some(store)) = (bytes, &self.shared.store) else {
             return self.phase(Phase::Offline, turn, |side, channel| side.offline(channel));
         };
         let mut spool = store.spool(id, bytes)?;
         let ((), meter) = self.phase(Phase::Offline, turn, |side, channel| side.offline_into(channel, &mut spool))?;
-        Ok((self.opened()?.side.spooled_material(bytes, spool.finish()?)?, meter))
+        Ok((self.open_model()?.side.spooled_material(bytes, spool.finish()?)?, meter))
     }
 
     /// Reserves a place on disk before the material is made, so that no other connection of the
@@ -368,7 +368,7 @@ impl<'a> Job<'a> {
             return refuse("this server stores no material");
         };
         match store.reserve(id, binding, origin, Some(config.stored_per_client as u64)) {
-            Err(StoreError::Full { held }) => refuse(self.full(held)?),
+            Err(StoreError::Full { held }) => refuse(self.full_message(held)?),
             result => Ok(result?),
         }
     }
@@ -381,7 +381,7 @@ impl<'a> Job<'a> {
         charge: Option<QuotaCharge>,
         turn: Turn,
     ) -> Result<Outcome, ServeError> {
-        let open = self.opened()?;
+        let open = self.open_model()?;
         if open.offered.model.setup() == Setup::BeforeOnline && !open.is_set_up {
             return refuse("the setup comes first");
         }
@@ -409,7 +409,7 @@ impl<'a> Job<'a> {
     /// byte of the online phase.
     fn claim(&mut self, id: MaterialId) -> Result<Material, ServeError> {
         let store = self.shared.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
-        let open = self.opened()?;
+        let open = self.open_model()?;
         let material = match store.claim_within(id, open.binding, IN_MEMORY)? {
             Claimed::Memory(bytes) => open.side.read_material(&bytes),
             Claimed::Spooled(bytes, source) => open.side.spooled_material(bytes, source),

@@ -35,7 +35,7 @@ impl Driver {
         if self.ending.stopping.is_some() {
             return Err(refused("the server is being stopped".into()));
         }
-        self.gate.pass(origin.client, &Request::Announce(announce.clone()), Some(&origin.offered))?;
+        self.gate.check(origin.client, &Request::Announce(announce.clone()), Some(&origin.offered))?;
         self.queue.announce(None, origin, &announce).map_err(refused)?;
         let status = self.queue.status(origin.client, announce.name);
         status.ok_or_else(|| refused("the input ended as soon as it was announced".into()))

@@ -28,7 +28,7 @@ impl Driver {
         let Succession { catalog, changes, removed } = catalog.replace(&self.gate.catalog());
         let catalog = Arc::new(catalog);
         self.record.offer(&catalog);
-        self.gate.offer(Arc::clone(&catalog));
+        self.gate.set_catalog(Arc::clone(&catalog));
         // Waiting requests for withdrawn models must not enter the queue again.
         let waiting = self.work.waiting.iter().copied().filter(|number| self.is_gone(*number, &catalog));
         for number in waiting.collect::<Vec<ConnectionId>>() {

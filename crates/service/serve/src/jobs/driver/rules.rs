@@ -50,7 +50,7 @@ impl Driver {
     /// material stays for another certificate of the same key.
     pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
         tracing::info!("the rules of access have changed");
-        self.gate.set(Arc::clone(&rules));
+        self.gate.set_rules(Arc::clone(&rules));
         let connected = self.connections.values().map(|c| c.identity.client);
         let clients: BTreeSet<ClientId> = connected.chain(self.queue.clients()).collect();
         for client in clients.into_iter().filter(|client| rules.rule_for(*client).revoked) {

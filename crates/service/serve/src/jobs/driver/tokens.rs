@@ -15,7 +15,7 @@ impl Driver {
             return Ok(0);
         }
         let inputs = ask.open.as_ref().map_or(1, |open| open.origin.offered.batch());
-        self.gate.pace(client, inputs, Instant::now())
+        self.gate.take_tokens(client, inputs, Instant::now())
     }
 
     /// After admission, records that the request's input has paid; after a refusal, gives the

@@ -150,7 +150,7 @@ impl Kind {
             name: offered.name.as_str().into(),
             backend: offered.backend,
             plan: offered.plan,
-            of_one: offered.of_one().plan,
+            of_one: offered.single().plan,
             batch: offered.batch(),
             device,
             dealt,

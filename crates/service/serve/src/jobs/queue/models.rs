@@ -10,14 +10,15 @@ use tacit_sched::{Event, ModelId, Span};
 impl Queue {
     /// Returns the scheduler's model, adding it if it is new.
     pub(super) fn model(&mut self, origin: &InputOrigin) -> Result<ModelId, Refused> {
-        let device = estimates::class(origin.device);
+        let device = estimates::device_class(origin.device);
         let key = (origin.offered.plan, device);
         if let Some(&model) = self.models.ids.get(&key) {
             return Ok(model);
         }
         let model = ModelId(self.models.kinds.len() as u32);
         let max_memory = self.settings.job_memory;
-        let spec = estimates::spec(&origin.offered, device, &self.models.learned, self.settings.threads, max_memory);
+        let spec =
+            estimates::model_spec(&origin.offered, device, &self.models.learned, self.settings.threads, max_memory);
         self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.ids.insert(key, model);
         let dealt = estimates::only_waits(&*origin.offered.model);

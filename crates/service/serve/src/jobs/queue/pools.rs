@@ -86,7 +86,7 @@ impl Queue {
 
     /// Closes the pools of withdrawn plans and of their batches.
     pub(super) fn close_pools(&mut self, plans: &BTreeSet<[u8; 32]>) {
-        let withdrawn = self.pools.pools.extract_if(|_, pool| plans.contains(&pool.offered.of_one().plan));
+        let withdrawn = self.pools.pools.extract_if(|_, pool| plans.contains(&pool.offered.single().plan));
         let withdrawn: Vec<ModelId> = withdrawn.map(|(_, pool)| pool.model).collect();
         withdrawn.into_iter().for_each(|model| self.handle_or_ignore(Event::ModelRemoved { model }));
     }
