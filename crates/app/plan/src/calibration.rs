@@ -148,10 +148,8 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Fits a back end's rates to measured runs; runs of one network are a group. If no run went
-    /// over a link, two properties stay as in `before`: the overlap of computing and transferring,
-    /// which the protocol determines, and the extra cost of a byte on a link compared with
-    /// loopback.
+    /// Fits a back end's rates to measured runs. If no run went over a link, the overlap of
+    /// computing and transferring and the extra cost of a byte on a link stay as in `before`.
     #[must_use]
     pub fn fit_backend(runs: &[Observation], before: Option<&BackendRates>) -> BackendRates {
         let mut networks: Vec<String> = Vec::new();

@@ -102,8 +102,8 @@ impl Link {
         (transfer_s - (cost.exchanges + 1) as f64 * spared).max(0.0)
     }
 
-    /// Least seconds of a phase whose client also receives `elsewhere` bytes from another sender: a
-    /// bucket does not carry more than its rate in total.
+    /// Least seconds of a phase whose client also receives `elsewhere` bytes from another sender:
+    /// they share the bucket.
     #[must_use]
     fn least_s(&self, cost: &PhaseCost, elsewhere: u64) -> f64 {
         let up = self.least_way_s(cost.up_bytes.saturating_sub(cost.queued_bytes), self.up_bits);

@@ -49,8 +49,8 @@ pub struct Predicted {
     /// Round trips of the link, seconds, including the waiting of connections whose windows still
     /// grow.
     pub round_trips_s: f64,
-    /// Time for which the link is still busy with bytes of this phase after the client has finished
-    /// it, seconds. The client's next request starts that much later.
+    /// Time for which the link is still busy with bytes of this phase after its end, seconds. The
+    /// next phase starts that much later.
     pub queued_s: f64,
     /// Processor time of the client, seconds.
     pub client_cpu_s: f64,

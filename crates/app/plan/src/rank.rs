@@ -223,9 +223,8 @@ impl Question<'_> {
         Ok(self.ranked(setting)?.into_iter().find(|choice| self.faults(choice) == (false, false)))
     }
 
-    /// Returns the rate, bit/s of the link's slower way, beyond which an offer gains less than a
-    /// share `gain` of its score. `None` if the link is hardly faster than that, or if its rate
-    /// decides nothing.
+    /// Returns the rate, bit/s of the slower way, beyond which an offer gains less than a share
+    /// `gain` of its score; `None` if the link is hardly faster or its rate decides nothing.
     #[must_use]
     pub fn enough_rate(&self, offer: usize, setting: &Setting, gain: f64) -> Option<f64> {
         let rate = setting.link.up_bits.min(setting.link.down_bits);
@@ -382,7 +381,6 @@ impl Question<'_> {
         broken.collect()
     }
 
-    /// Marks the private choices that no other private choice beats in all three figures.
     fn mark(&self, choices: &mut [Choice]) {
         let inputs = self.inputs_for_setup();
         let figures = choices.iter().map(|c| {
@@ -398,7 +396,7 @@ impl Question<'_> {
     }
 }
 
-/// Returns whether a choice breaks fewer limits than the best one, or equally many at a score 1 % better.
+/// Whether a choice breaks fewer limits than the best one, or as many at a score 1 % better.
 fn is_better(candidate: &Choice, best: &Choice) -> bool {
     let fewer = candidate.objections.len().cmp(&best.objections.len());
     fewer.is_lt() || (fewer.is_eq() && candidate.score < 0.99 * best.score)

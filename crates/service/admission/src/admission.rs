@@ -146,7 +146,7 @@ impl Admission {
     }
 
     /// Counts a refusal or a broken connection. The first after a quiet minute is logged at once,
-    /// later ones of a minute in one line.
+    /// later ones once a minute.
     pub fn count_refusal(&self, refusal: Refusal) {
         let Refusal { kind, from, detail } = refusal;
         tracing::debug!("refused: {detail}");
@@ -211,7 +211,7 @@ impl State {
     }
 }
 
-/// The slot of a connection, from when it is accepted until the drop of this value.
+/// The slot of a connection, from its acceptance until the drop of this value.
 pub struct ConnectionSlot {
     admission: Admission,
     id: ConnectionId,
@@ -246,7 +246,7 @@ impl ConnectionSlot {
         self.admission.authenticate(self.id, pool, peer)
     }
 
-    /// A future that completes when the slot is given to another: then the connection must end.
+    /// Completes when the slot is given to another: then the connection must end.
     #[must_use]
     pub fn wait_for_eviction(&self) -> Evicted {
         Evicted(Arc::clone(&self.eviction))
@@ -263,8 +263,8 @@ impl ConnectionSlot {
         self.eviction.close_on_eviction(socket);
     }
 
-    /// Marks a request as in work until the result is dropped; the connection is not evicted
-    /// meanwhile.
+    /// Marks a request as in work until the result is dropped. Meanwhile, the connection is not
+    /// evicted.
     #[must_use]
     pub fn begin_request(&self) -> Busy {
         self.admission.begin_request(self.id)

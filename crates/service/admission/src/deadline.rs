@@ -17,7 +17,7 @@ pub struct HandshakeDeadline {
 
 impl HandshakeDeadline {
     /// The deadline of a connection accepted at `accepted`: its first byte has `timeout`, the next
-    /// three times as long, all together twelve times.
+    /// three times as long, all twelve times.
     #[must_use]
     pub fn new(accepted: Instant, timeout: Duration) -> Self {
         let longest = timeout * LONGEST;

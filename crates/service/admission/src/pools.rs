@@ -5,7 +5,7 @@ use crate::counts::CountsByOwner;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// An authenticated connection may be idle this long between two requests without being evicted.
+/// How long a connection may be idle between two requests without being evicted.
 const LEAST_IDLE: Duration = Duration::from_secs(5);
 
 /// Fingerprint of a peer's key.
@@ -96,8 +96,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Chooses the connection to evict for a peer that holds `held_by_peer`. The owner of the chosen
-    /// one still holds at least as many afterwards as the newcomer.
+    /// Chooses the connection to evict for a peer that holds `held_by_peer`: its owner still holds
+    /// at least as many afterwards as the newcomer.
     fn choose_evicted(&self, held_by_peer: usize, now: Instant) -> Option<ConnectionId> {
         let candidates =
             self.entries.iter().filter(|(_, e)| e.is_idle(now) && self.by_peer.get(&e.peer) >= held_by_peer + 2);

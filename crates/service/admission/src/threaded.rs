@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Connections that the system queues until they are accepted. With fewer, a flood makes it lose
-/// honest connections too.
+/// With fewer, a flood makes the system lose honest connections too.
 const BACKLOG: i32 = 1024;
 /// How long accepting pauses when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -23,10 +23,9 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// TLS identity of the server, and the CA whose clients are served.
     pub tls: ServerTls,
-    /// Most bit/s of each connection's answers; `None` means as fast as the link allows.
+    /// Most bit/s of each connection's answers; `None` for no limit.
     pub pace: Option<Rate>,
-    /// Folder of stored material; without it, clients cannot prepare material ahead of a
-    /// connection.
+    /// Folder of stored material, if any.
     pub store: Option<PathBuf>,
     /// File with access rules; without it, every client may use every model.
     pub access: Option<PathBuf>,
@@ -46,65 +45,59 @@ pub struct ServerConfig {
     pub policy: PolicySpec,
     /// Cores that jobs may take together.
     pub cores: usize,
-    /// Whether `cores` is followed to the letter: threads that wait for their link count as busy,
-    /// and other processes are ignored. Otherwise the machine's load counts.
+    /// Whether threads that wait for their link count as busy, and the machine's load does not
+    /// count.
     pub strict_cores: bool,
-    /// Materials that a dealer may make at the same time, beside the jobs on the cores.
+    /// Materials that a dealer may make at the same time, beside the jobs.
     pub dealings: usize,
-    /// Most bytes on disk of material that a dealer makes ahead of time, for no client yet. Needs a
-    /// store; 0 means none.
+    /// Most bytes on disk of material that a dealer makes for no client yet; needs a store.
     pub pool: u64,
     /// How long pooled material is kept.
     pub pool_ttl: Duration,
-    /// Bytes of memory that jobs may take together, by estimate; never more than this process may
-    /// have.
+    /// Bytes of memory that jobs may take together, by estimate.
     pub job_memory: u64,
     /// Resident bytes of this process above which no job starts.
     pub resident: u64,
     /// Most inputs of one client under way, including announced ones.
     pub queued_per_client: usize,
-    /// Most inputs of one client that run as one batch, if the back end can do that.
+    /// Most inputs of one client in a batch, if the back end runs batches.
     pub max_batch: usize,
     /// How long a notice holds without its request.
     pub notice_ttl: Duration,
     /// Most clients connected at the same time.
     pub max_connections: usize,
-    /// Connections that one client may have, by its certificate's key; `None`: three quarters of
-    /// all.
+    /// Connections of one client, by its certificate's key; `None`: three quarters of all.
     pub connections_per_client: Option<NonZero<usize>>,
-    /// Most connections of clients to the control interface (HTTP) at the same time, and as many of
-    /// operators; 0 disables the interface.
+    /// Most control connections (HTTP) of clients, and as many of operators; 0 disables the
+    /// interface.
     pub max_control: usize,
     /// Control connections that one client may have.
     pub control_per_client: usize,
-    /// How long a control connection may be without a request or progress of an answer.
+    /// How long a control connection may be idle.
     pub control_idle: Duration,
-    /// How long a client may send nothing after it connects. From its first byte on, a greeting may
-    /// take three times as long from byte to byte, and twelve times as long in all.
+    /// How long a client may send nothing after it connects. Further bytes of its greeting may take
+    /// three times as long each, and twelve times as long in all.
     pub greeting_timeout: Duration,
-    /// How long a client may make no progress in a job, and how long a begun request may take.
+    /// How long a client may make no progress in a job or a begun request.
     pub stall_timeout: Duration,
     /// How long a client may be silent between requests.
     pub idle_timeout: Duration,
     /// How often a client that waits for its turn gets a sign of life.
     pub sign_of_life: Duration,
-    /// Inputs that one client's material in memory may be for; a client without material there may
-    /// have a larger batch.
+    /// Inputs that one client's material in memory may be for, unless it is one batch.
     pub memory_per_client: usize,
-    /// How long a client that has used up its share of memory waits for a place before it is
-    /// refused.
+    /// How long a client with its full share of memory waits before it is refused.
     pub memory_wait: Duration,
-    /// How long an input keeps its place in the queue while its client is between the offline and
-    /// the online phase. A core may be idle for that time if it is the input's turn.
+    /// How long an input keeps its place in the queue between its offline and its online phase. A
+    /// core may be idle for that time.
     pub handover_timeout: Duration,
     /// Most materials of one client on disk.
     pub stored_per_client: usize,
-    /// Most bytes of one client's uploads that are reused, such as switching keys; needs a store.
+    /// Most bytes of one client's stored uploads, such as switching keys; needs a store.
     pub uploads_per_client: u64,
-    /// How long stored material is kept if its client does not return with the other half or its
-    /// model is withdrawn, and how long unused keys are kept.
+    /// How long material whose other half or model is gone is kept, and how long unused keys are.
     pub expire: Duration,
-    /// Whether to accept the clock even if it is far from the time when the store was last used.
+    /// Whether to accept a clock that is far from the last use of the store.
     pub accept_clock: bool,
 }
 

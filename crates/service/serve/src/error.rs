@@ -27,7 +27,7 @@ pub enum ServeError {
     /// The material store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A request that this server does not grant; the reason is sent to the client.
+    /// A request that is not granted; the reason is sent to the client.
     #[error("{0}")]
     NotGranted(String),
     /// The client has used up a limit; the reason is sent to it.
@@ -76,7 +76,7 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// The reason that the log counts when a connection fails before its peer has a connection slot.
+    /// The reason to count when a connection fails before its peer has a connection slot.
     pub(crate) fn handshake_refusal_reason(&self) -> RefusalReason {
         match self {
             Self::Net(NetError::Stalled { .. }) => LATE,

@@ -263,8 +263,8 @@ impl Server {
         Ok(())
     }
 
-    /// Sets where a reload gets models and certificates from. Without a source, a reload reads the
-    /// access rules alone.
+    /// Sets where a reload gets models and certificates from; without it, a reload reads access
+    /// rules alone.
     #[must_use]
     pub fn reloading(mut self, source: impl Source + 'static) -> Self {
         self.source = Some(Box::new(source));
@@ -285,7 +285,7 @@ impl Server {
         });
     }
 
-    /// Serves until the server is stopped and all connections have ended or were given up.
+    /// Serves until the server is stopped and its connections have ended or were given up.
     pub fn run(self) {
         if !self.shared.config.strict_cores {
             let events = self.shared.events.clone();
@@ -343,8 +343,8 @@ impl ServerHandle {
         answer.blocking_recv().map_err(|_| stopped())?.map_err(ServeError::Reload)
     }
 
-    /// Stops accepting, ends idle connections, gives running jobs up to `grace` and then cuts them.
-    /// Waits until all have ended.
+    /// Stops accepting, ends idle connections, cuts jobs that run longer than `grace`, and waits
+    /// for all.
     pub fn shutdown(&self, grace: Duration) {
         if self.events.send(Event::Stop { grace }).is_ok() {
             self.published.wait_end(grace + BEYOND_GRACE);

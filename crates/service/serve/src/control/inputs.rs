@@ -107,8 +107,7 @@ fn millis(field: &str, seconds: Option<f64>) -> Result<Option<u64>, String> {
     }
 }
 
-/// The 404 for an unknown name. Inputs are held in memory alone, so those of an earlier run are
-/// lost.
+/// The 404 for an unknown name. Inputs of an earlier run are lost.
 fn no_such_input() -> Refusal {
     let error = "nothing of yours is announced or asked for under this name: it has ended, or the server was started \
                  anew since, and it is lost";
@@ -129,7 +128,6 @@ fn describe(name: InputId, status: &InputStatus) -> serde_json::Value {
     object!({ "name": name.to_string(), "state": status.state, "inputs": status.inputs, "turn": status.may_start })
 }
 
-/// Announces an input, or a batch of at most as many inputs as the server runs as one.
 pub(super) async fn announce(
     state: SharedState,
     Extension(peer): RequestPeer,
@@ -167,8 +165,8 @@ async fn status(state: &State, peer: Peer, name: InputId) -> Result<InputStatus,
     answer.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)
 }
 
-/// Answers with the state of an input: at once, or with `wait_s` when its turn comes, its state
-/// changes or the time is over.
+/// Answers with the state of an input, with `wait_s` after its turn has come, its state has changed
+/// or the time is over.
 pub(super) async fn look(
     state: SharedState,
     Extension(peer): RequestPeer,

@@ -46,8 +46,8 @@ pub struct DealerConfig {
     pub numbers: PathBuf,
     /// Most connections of clients at a time, and as many of servers.
     pub max_connections: usize,
-    /// Most connections at a time with an unauthenticated peer, at least 1, as far as open files
-    /// allow. When all are taken, the oldest of the address that holds most is evicted.
+    /// Most connections of unauthenticated peers, at least 1, as far as open files allow. When all
+    /// are taken, the oldest of the address that holds most is evicted.
     pub max_handshakes: usize,
     /// Most connections at a time of one certificate.
     pub max_per_party: usize,
@@ -103,9 +103,8 @@ pub struct DealerHandle {
 }
 
 impl DealerHandle {
-    /// Stops the dealer: it refuses orders, but lets requests end and clients fetch what was dealt
-    /// for them in the last 30 s, for `grace` at most. A request that arrives after that ends its
-    /// connection.
+    /// Refuses orders from now on, but for at most `grace` lets requests end and clients fetch what
+    /// was dealt for them in the last 30 s.
     pub fn stop(&self, grace: Duration) {
         let Some(shared) = self.shared.upgrade() else { return };
         shared.ending.stop(grace);
@@ -116,8 +115,7 @@ impl DealerHandle {
 
 /// Poll interval while the dealer stops, until it is done.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Poll interval while no stop was requested. [`DealerHandle::stop`] wakes the listener, so the
-/// interval may be long.
+/// [`DealerHandle::stop`] wakes the listener, so the interval may be long.
 const IDLE_POLL: Duration = Duration::from_secs(3600);
 /// How long a peer may send nothing after its connection is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -128,7 +126,6 @@ const SERVERS: usize = 1;
 const FILES: u64 = 2;
 const OTHER_FILES: u64 = 64;
 
-/// Limits of connections. Handshake slots leave open files for half of the authenticated peers.
 fn limits(config: &DealerConfig) -> Limits {
     let pool = PoolLimits { connections: config.max_connections, per_peer: config.max_per_party };
     let other_files = FILES * config.max_connections as u64 + OTHER_FILES;
@@ -233,8 +230,7 @@ struct AuthenticatedPeer {
     label: String,
 }
 
-/// Runs the TLS handshake, takes a connection slot and exchanges hellos, all before the slot's
-/// deadline.
+/// Authenticates a peer, takes a connection slot and exchanges hellos before the slot's deadline.
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<AuthenticatedPeer, ServeError> {
     let mut tcp = TcpTransport::new(stream)?;
     let deadline = slot.deadline().moving();
@@ -352,7 +348,7 @@ fn refusal(error: BackendError) -> Answer {
     Answer::Refused { reason: message.chars().take(1000).collect() }
 }
 
-/// Receives a party's half of a model and registers it. The outer error ends the connection.
+/// The outer error ends the connection.
 fn register(
     shared: &Shared,
     channel: &mut Channel,
@@ -380,7 +376,6 @@ fn register(
     Ok(registered)
 }
 
-/// Deals new material and sends the server's half. The client fetches the other half later.
 fn deal(
     shared: &Shared,
     channel: &mut Channel,

@@ -52,8 +52,7 @@ impl Quotas {
         }
     }
 
-    /// Returns the answers that the client has left over all nodes, `None` without a limit; refused
-    /// at zero.
+    /// Returns the answers that a client has left, `None` without a limit; refused at zero.
     fn remaining(&mut self, client: ClientId, day: i64) -> Result<Option<u64>, Refused> {
         self.turn(day);
         let Some(per_day) = self.per_day else { return Ok(None) };
@@ -63,8 +62,7 @@ impl Quotas {
         }
     }
 
-    /// Adds the answers reported since the last report. Returns the clients with new answers and
-    /// their totals.
+    /// Returns the clients with new answers, and their totals.
     fn count(&mut self, previous: &Report, current: &Report, day: i64) -> Vec<(ClientId, u64)> {
         self.turn(day);
         let mut updated = Vec::new();
@@ -147,8 +145,7 @@ impl NodeRegistry {
         Self { quotas: Quotas::new(self.quotas.per_day, stored), ..self }
     }
 
-    /// Returns the day, and the counts of it not noted by [`mark_counts_kept`](Self::mark_counts_kept); none
-    /// without a quota.
+    /// The day, and its counts that are not on disk; none without a quota.
     pub(super) fn unkept_counts(&self) -> (i64, Vec<(ClientId, u64)>) {
         let counts = self.unkept.iter().map(|(client, used)| (*client, *used)).collect();
         (self.quotas.day, counts)
@@ -158,7 +155,7 @@ impl NodeRegistry {
         self.unkept.clear();
     }
 
-    /// Adds a node that has started, and returns the number of its run. Errors: an earlier run
+    /// Adds a node that has started, and returns the number of its run. Fails if an earlier run
     /// still holds its lease, or [`MAX_NODES`] have joined.
     pub(super) fn join(&mut self, name: &str, address: &str, now: Instant) -> Result<u64, Refused> {
         self.expire(now);
@@ -183,10 +180,7 @@ impl NodeRegistry {
         Ok(self.runs)
     }
 
-    /// Renews the lease of a node and takes its report.
-    ///
-    /// # Errors
-    /// This run's lease is over.
+    /// Renews the lease of a node and takes its report. Fails if this run's lease is over.
     pub(super) fn renew(
         &mut self,
         name: &str,
@@ -216,7 +210,6 @@ impl NodeRegistry {
         Ok(Granted { clients, version: node.version })
     }
 
-    /// Marks a node as leaving: it takes no new clients, and its clients stay until it ends.
     pub(super) fn leave(&mut self, name: &str, run: u64, now: Instant) {
         self.expire(now);
         if let Some(node) = self.nodes.get_mut(name).filter(|node| node.run == run) {
@@ -224,7 +217,7 @@ impl NodeRegistry {
         }
     }
 
-    /// Ends a node's lease at once, when the node reports that its server has stopped.
+    /// Ends the lease of a node whose server has stopped.
     pub(super) fn end(&mut self, name: &str, run: u64, now: Instant) {
         if let Some(node) = self.nodes.get_mut(name).filter(|node| node.run == run) {
             node.lease_until = now;
@@ -248,11 +241,9 @@ impl NodeRegistry {
         }
     }
 
-    /// Returns the node that answers the client's inputs of the model. A client stays at its node
-    /// until that node is gone.
-    ///
-    /// # Errors
-    /// The client's answers of the day are used up; its node, or every node, lacks the model.
+    /// Returns the node that answers the client's inputs of the model: always the same until that
+    /// node is gone. Fails if the client's answers of the day are used up, or its node, or every
+    /// node, lacks the model.
     pub(super) fn place(&mut self, client: ClientId, model: &str, now: Instant, day: i64) -> Result<Ticket, Refused> {
         self.expire(now);
         self.quotas.remaining(client, day)?;

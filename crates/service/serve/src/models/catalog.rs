@@ -125,8 +125,7 @@ pub(crate) struct Succession {
     pub(crate) removed: Vec<Arc<Offered>>,
 }
 
-/// Models by name, each with the back ends that it is offered with. Each model is lowered once: all
-/// clients share one copy of its weights.
+/// Models by name, each with its back ends. All clients share one copy of a model's weights.
 pub struct Catalog {
     models: BTreeMap<String, Vec<Arc<Offered>>>,
     allow_clear: bool,
@@ -135,8 +134,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// An empty catalog. It takes models whose back end shows the server the input only with
-    /// `allow_clear`.
+    /// An empty catalog. Models whose back end shows the server the input need `allow_clear`.
     #[must_use]
     pub fn new(allow_clear: bool) -> Self {
         Self { models: BTreeMap::new(), allow_clear, warm_up: BTreeMap::new() }
@@ -170,8 +168,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Warms up this back end's models: those of unknown duration run one made-up input, in the
-    /// server's process beside its service, so that the scheduler need not guess.
+    /// Has models of this back end run one made-up input beside the service if their durations are
+    /// unknown, so that the scheduler need not guess.
     pub fn warm_up(&mut self, backend: &Arc<dyn Backend>) {
         self.warm_up.insert(backend.id(), Arc::clone(backend));
     }
@@ -203,8 +201,7 @@ impl Catalog {
         self.models.is_empty()
     }
 
-    /// Whether this very model, for one input or a batch, is on offer; another model of the same
-    /// name does not count.
+    /// Whether this very model is on offer, for one input or a batch, and no other of its name.
     pub(crate) fn is_offered(&self, offered: &Arc<Offered>) -> bool {
         let offered = offered.single();
         self.models.get(&offered.name).is_some_and(|offers| offers.iter().any(|o| Arc::ptr_eq(o, offered)))
