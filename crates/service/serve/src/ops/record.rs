@@ -7,7 +7,7 @@ use crate::jobs::queue::{OfferName, Planned};
 use crate::jobs::quota::Bucket;
 use crate::ops::ended::EndedPhase;
 use crate::ops::metrics::{Metrics, PhaseLabels};
-use crate::ops::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
+use crate::ops::snapshot::{AnswerRates, ClientRow, JobRow, ModelRow, Snapshot};
 use crate::ops::state::{Keeper, Row};
 use crate::ops::traces::Traces;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -112,9 +112,11 @@ impl Answers {
         self.recent.count(second);
     }
 
-    /// Mean D and W in seconds; 0 without an answer.
-    fn means(&self) -> [f64; 2] {
-        [self.delay_s, self.waiting_s].map(|sum| if self.done == 0 { 0.0 } else { sum / self.done as f64 })
+    /// The means are 0 without an answer.
+    fn rates(&self, second: u64) -> AnswerRates {
+        let [mean_delay_s, mean_waiting_s] =
+            [self.delay_s, self.waiting_s].map(|sum| if self.done == 0 { 0.0 } else { sum / self.done as f64 });
+        AnswerRates { mean_delay_s, mean_waiting_s, throughput_per_s: self.recent.per_second(second) }
     }
 }
 
@@ -390,16 +392,13 @@ impl Record {
         let jobs: Vec<JobRow> = running.take(MAX_RUNNING_JOBS).chain(self.ended_jobs.iter().cloned()).collect();
         let now = Instant::now();
         let second = self.secs(now) as u64;
-        let [mean_delay_s, mean_waiting_s] = self.answers.means();
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
             uptime_s: self.secs(now),
             jobs,
             clients: self.client_rows(second),
             models: self.model_rows(second),
-            mean_delay_s,
-            mean_waiting_s,
-            throughput_per_s: self.answers.recent.per_second(second),
+            rates: self.answers.rates(second),
             refusals: self.refusals,
             ..Snapshot::default()
         }
@@ -407,37 +406,27 @@ impl Record {
 
     fn model_rows(&self, second: u64) -> Vec<ModelRow> {
         let on_offer = self.models.iter().filter(|(_, model)| !model.backends.is_empty());
-        let rows = on_offer.map(|(name, Model { backends, answers })| {
-            let [mean_delay_s, mean_waiting_s] = answers.means();
-            ModelRow {
-                name: name.clone(),
-                backends: backends.clone(),
-                done: answers.done,
-                mean_delay_s,
-                mean_waiting_s,
-                throughput_per_s: answers.recent.per_second(second),
-            }
+        let rows = on_offer.map(|(name, Model { backends, answers })| ModelRow {
+            name: name.clone(),
+            backends: backends.clone(),
+            done: answers.done,
+            rates: answers.rates(second),
         });
         rows.collect()
     }
 
     fn client_rows(&self, second: u64) -> Vec<ClientRow> {
-        let rows = self.clients.iter().map(|(&client, row)| {
-            let [mean_delay_s, mean_waiting_s] = row.answers.means();
-            ClientRow {
-                client,
-                client_name: row.name.to_string(),
-                connections: row.connections,
-                requests: row.requests,
-                done: row.done,
-                failed: row.failed,
-                refused: row.refused,
-                queued: row.queued,
-                inputs: row.answers.done,
-                mean_delay_s,
-                mean_waiting_s,
-                throughput_per_s: row.answers.recent.per_second(second),
-            }
+        let rows = self.clients.iter().map(|(&client, row)| ClientRow {
+            client,
+            client_name: row.name.to_string(),
+            connections: row.connections,
+            requests: row.requests,
+            done: row.done,
+            failed: row.failed,
+            refused: row.refused,
+            queued: row.queued,
+            inputs: row.answers.done,
+            rates: row.answers.rates(second),
         });
         rows.collect()
     }

@@ -26,12 +26,8 @@ pub struct Snapshot {
     pub pools: Vec<PoolRow>,
     /// Actual against expected durations of phases of models on offer.
     pub profile: Vec<ProfileRow>,
-    /// D: mean seconds from an input's arrival to its answer, since the start.
-    pub mean_delay_s: f64,
-    /// W: mean seconds from an input's arrival to the start of its online phase.
-    pub mean_waiting_s: f64,
-    /// Inputs answered a second, over the last minute.
-    pub throughput_per_s: f64,
+    #[serde(flatten)]
+    pub rates: AnswerRates,
     /// Clients' connections.
     pub connections: usize,
     pub control_connections: usize,
@@ -42,6 +38,17 @@ pub struct Snapshot {
     /// Connections and requests refused since the start.
     pub refusals: u64,
     pub certificates: Vec<CertificateRow>,
+}
+
+/// How inputs are answered: all of them, those of a client or those of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct AnswerRates {
+    /// D: mean seconds from an input's arrival to its answer, since the start.
+    pub mean_delay_s: f64,
+    /// W: mean seconds from an input's arrival to the start of its online phase.
+    pub mean_waiting_s: f64,
+    /// Inputs answered a second, over the last minute.
+    pub throughput_per_s: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -150,12 +157,8 @@ pub struct ClientRow {
     pub queued: usize,
     /// Inputs answered.
     pub inputs: u64,
-    /// D of its inputs.
-    pub mean_delay_s: f64,
-    /// W of its inputs.
-    pub mean_waiting_s: f64,
-    /// Inputs of this client answered a second, over the last minute.
-    pub throughput_per_s: f64,
+    #[serde(flatten)]
+    pub rates: AnswerRates,
 }
 
 impl ClientRow {
@@ -171,9 +174,7 @@ impl ClientRow {
             refused: 0,
             queued: 0,
             inputs: 0,
-            mean_delay_s: 0.0,
-            mean_waiting_s: 0.0,
-            throughput_per_s: 0.0,
+            rates: AnswerRates::default(),
         }
     }
 }
@@ -184,12 +185,8 @@ pub struct ModelRow {
     pub backends: Vec<String>,
     /// Inputs answered.
     pub done: u64,
-    /// D of its inputs.
-    pub mean_delay_s: f64,
-    /// W of its inputs.
-    pub mean_waiting_s: f64,
-    /// Inputs of this model answered a second, over the last minute.
-    pub throughput_per_s: f64,
+    #[serde(flatten)]
+    pub rates: AnswerRates,
 }
 
 /// A pool: material of a model that a dealer made ahead of time, for no client yet.

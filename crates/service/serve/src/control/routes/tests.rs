@@ -1,5 +1,7 @@
 use super::*;
-use crate::ops::snapshot::{Amounts, CertificateRow, JobRow, ModelRow, PoolRow, ProfileRow, Queues, Snapshot};
+use crate::ops::snapshot::{
+    Amounts, AnswerRates, CertificateRow, JobRow, ModelRow, PoolRow, ProfileRow, Queues, Snapshot,
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tacit_ids::ClientId;
@@ -65,11 +67,12 @@ fn openapi_schema_matches_snapshots() {
         ended_s: outcome.map(|_| 2.0),
         outcome,
     };
+    let rates = AnswerRates { mean_delay_s: 0.5, ..AnswerRates::default() };
     let snapshot = Snapshot {
         capacity: Amounts { cores: 2, ..Amounts::default() },
         queues: Queues::default(),
         jobs: vec![job(None), job(Some("done")), job(Some("failed"))],
-        clients: vec![ClientRow { inputs: 1, mean_delay_s: 0.5, ..ClientRow::new(client) }],
+        clients: vec![ClientRow { inputs: 1, rates, ..ClientRow::new(client) }],
         profile: vec![ProfileRow {
             model: "m".into(),
             backend: "b",

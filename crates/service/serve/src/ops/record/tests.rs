@@ -42,8 +42,8 @@ fn job_is_recorded_from_request_to_end() {
     let snapshot = record.snapshot();
     assert_eq!((snapshot.jobs[0].outcome, snapshot.models[0].done, snapshot.clients[0].done), (Some("done"), 1, 1));
     assert!(snapshot.jobs[0].ended_s >= Some(snapshot.jobs[0].started_s));
-    assert!((snapshot.mean_delay_s, snapshot.mean_waiting_s) == (2.0, 1.5));
-    assert!(snapshot.throughput_per_s > 0.0);
+    assert!((snapshot.rates.mean_delay_s, snapshot.rates.mean_waiting_s) == (2.0, 1.5));
+    assert!(snapshot.rates.throughput_per_s > 0.0);
     let text = record.metrics.text(&snapshot, &tacit_store::Counts::default());
     for line in [
         r#"tacit_served_inputs_total{model="m",backend="toy"} 1"#,
@@ -70,17 +70,18 @@ fn delays_and_throughput_are_counted_by_client_and_by_model() {
     record.record_answer(bob, &OfferName { model: "gone".into(), backend: "toy" }, 12.0, 9.0);
     let snapshot = record.snapshot();
     let row = |client| snapshot.clients.iter().find(|row| row.client == client).unwrap();
-    let figures = |row: &ClientRow| (row.inputs, row.mean_delay_s, row.mean_waiting_s);
+    let figures = |row: &ClientRow| (row.inputs, row.rates.mean_delay_s, row.rates.mean_waiting_s);
     assert_eq!((figures(row(alice)), figures(row(bob))), ((2, 3.0, 2.0), (2, 9.0, 7.0)));
-    let models: Vec<_> = snapshot.models.iter().map(|m| (&*m.name, m.done, m.mean_delay_s, m.mean_waiting_s)).collect();
+    let models: Vec<_> =
+        snapshot.models.iter().map(|m| (&*m.name, m.done, m.rates.mean_delay_s, m.rates.mean_waiting_s)).collect();
     assert_eq!(models, [("m", 2, 4.0, 3.0), ("n", 1, 4.0, 3.0)]);
-    assert_eq!((snapshot.mean_delay_s, snapshot.mean_waiting_s), (6.0, 4.5));
+    assert_eq!((snapshot.rates.mean_delay_s, snapshot.rates.mean_waiting_s), (6.0, 4.5));
     // All rates cover the same time: a minute, or the time since the start.
-    let rates: Vec<f64> = snapshot.clients.iter().map(|row| row.throughput_per_s).collect();
+    let rates: Vec<f64> = snapshot.clients.iter().map(|row| row.rates.throughput_per_s).collect();
     assert!(rates[0] > 0.0, "{rates:?}");
     assert_eq!(rates[0], rates[1]);
-    assert_eq!(snapshot.throughput_per_s, rates[0] + rates[1]);
-    assert_eq!(snapshot.models[0].throughput_per_s, 2.0 * snapshot.models[1].throughput_per_s);
+    assert_eq!(snapshot.rates.throughput_per_s, rates[0] + rates[1]);
+    assert_eq!(snapshot.models[0].rates.throughput_per_s, 2.0 * snapshot.models[1].rates.throughput_per_s);
 }
 
 #[test]
