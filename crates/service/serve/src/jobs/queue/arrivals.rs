@@ -107,7 +107,7 @@ impl Queue {
             live.names.extend(ended.names);
         }
         if ended.ready_connection.is_some() {
-            self.handle_or_ignore(Event::Lanes { of: request, lanes: 1 });
+            self.set_lanes(request, 1);
         }
     }
 

@@ -36,7 +36,7 @@ impl Queue {
         // Material on disk can wait for another connection. Stock waits without its notice.
         live.outlives_connections |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
         self.attach_connection(owner, number);
-        self.handle_or_ignore(Event::Lanes { of: owner, lanes: 1 });
+        self.set_lanes(owner, 1);
         // The input's time may have just ended: the scheduler must stop the waiting job before it
         // starts.
         self.pump();
@@ -66,7 +66,7 @@ impl Queue {
             Some(live) if matches!(owner, Owner::Request(_)) => {
                 live.expected_client = Some(ExpectedClient { deadline, waiting_start: None });
             }
-            _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
+            _ => self.set_lanes(owner, 0),
         }
     }
 
@@ -102,7 +102,7 @@ impl Queue {
     }
 
     fn give_back(&mut self, owner: Owner, start: &Start) {
-        self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 });
+        self.set_lanes(owner, 0);
         self.handle_or_ignore(Event::JobNotStarted { job: start.job });
     }
 }

@@ -210,6 +210,11 @@ impl Queue {
         let _ = self.handle(event);
     }
 
+    /// An input has a lane only while a connection stands ready for its next phase.
+    fn set_lanes(&mut self, owner: Owner, lanes: u32) {
+        self.handle_or_ignore(Event::Lanes { of: owner, lanes });
+    }
+
     fn next_id(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -328,7 +333,7 @@ impl Queue {
         // A connection must stand ready again for the next phase.
         match (&end, job.phase) {
             (JobEnd::Done { .. }, JobPhase::Pre) if !keep => self.keep_lane(owner),
-            _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
+            _ => self.set_lanes(owner, 0),
         }
         match end {
             JobEnd::Done { took, material: made_id, memory: counted } => {
@@ -381,7 +386,7 @@ impl Queue {
             live.connections.remove(&connection);
             let is_alone = live.connections.is_empty() && !live.outlives_connections;
             if live.ready_connection.take_if(|waiting| *waiting == connection).is_some() {
-                self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 });
+                self.set_lanes(owner, 0);
             }
             if is_alone {
                 self.end(owner);

@@ -155,7 +155,7 @@ impl Queue {
         let offer = self.offers.standing.remove(&owner).expect("it was found there");
         self.offers.recent_turns.add(now, offer.client);
         self.offers.filling.insert(owner, (offer.client, offer.model));
-        self.handle_or_ignore(Event::Lanes { of: owner, lanes: 1 });
+        self.set_lanes(owner, 1);
         true
     }
 
