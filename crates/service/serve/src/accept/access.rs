@@ -27,7 +27,7 @@ const HELPER_REVOKED: &str = "this helper's access was revoked; ask whoever runs
 /// The file of access rules.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct AccessFile {
     #[serde(default)]
     revoked: Revoked,
     #[serde(default)]
@@ -39,14 +39,14 @@ struct Written {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Revoked {
-    serials: BTreeSet<Number>,
+    serials: BTreeSet<SerialNumber>,
 }
 
 /// A serial number as `tacit keys show` prints it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Number(Serial);
+struct SerialNumber(Serial);
 
-impl<'de> Deserialize<'de> for Number {
+impl<'de> Deserialize<'de> for SerialNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map(Self).map_err(|e| D::Error::custom(format!("{e} (see `tacit keys show`)")))
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Number {
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    name: Option<Called>,
+    name: Option<ClientName>,
     models: Option<BTreeSet<String>>,
     answers: Option<Answers>,
     queries_per_day: Option<u32>,
@@ -89,9 +89,9 @@ impl<'de> Deserialize<'de> for Fingerprint {
 
 /// A client's name in the file, for people: one line.
 #[derive(Clone)]
-struct Called(Arc<str>);
+struct ClientName(Arc<str>);
 
-impl<'de> Deserialize<'de> for Called {
+impl<'de> Deserialize<'de> for ClientName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         match text.chars().count() {
@@ -138,14 +138,14 @@ impl Rules {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let Written { revoked, default, client } = toml::from_str(text).map_err(|e| format_error(text, &e))?;
+        let AccessFile { revoked, default, client } = toml::from_str(text).map_err(|e| format_error(text, &e))?;
         if default.name.is_some() {
             return Err("[default] is for many clients, so it has no name: names stand in [client.FINGERPRINT]".into());
         }
         let clients =
             client.into_iter().map(|(Fingerprint(id), entry)| (id, entry.with_defaults(default.clone()).rule()));
         let clients = clients.collect();
-        let serials = revoked.serials.into_iter().map(|Number(serial)| serial).collect();
+        let serials = revoked.serials.into_iter().map(|SerialNumber(serial)| serial).collect();
         Ok(Self { default: default.rule(), clients, serials })
     }
 
@@ -199,7 +199,7 @@ impl Entry {
 
     fn rule(self) -> Rule {
         Rule {
-            name: self.name.map(|Called(name)| name),
+            name: self.name.map(|ClientName(name)| name),
             models: self.models.map(Arc::new),
             answers: self.answers.unwrap_or_default(),
             per_day: self.queries_per_day,

@@ -3,7 +3,7 @@ use crate::accept::authentication::{WATCHING, authenticate, late_error, stalled_
 use crate::accept::counted::Counted;
 use crate::accept::identity::CertificateIdentity;
 use crate::accept::refusal_reasons::BROKEN;
-use crate::control::{Control, Visitor};
+use crate::control::{Control, HttpPeer};
 use crate::jobs::event::{Decision, Event, TurnedAway};
 use crate::jobs::gate::WITHDRAWN;
 use crate::models::catalog::Offered;
@@ -120,7 +120,7 @@ async fn serve_connection(
     };
     let Greeted { channel, identity, watched, closer } = match greeted {
         Ok(Arrival::Client(greeted)) => *greeted,
-        Ok(Arrival::Visitor(visitor)) => return control.serve(guard.slot(), *visitor).await,
+        Ok(Arrival::Http(peer)) => return control.serve(guard.slot(), *peer).await,
         Err(e) => {
             let detail = format!("the connection from {address}: {e}");
             return shared.count_refusal(e.handshake_refusal_reason(), Some(address.ip()), detail);
@@ -178,7 +178,7 @@ struct Greeted {
 
 enum Arrival {
     Client(Box<Greeted>),
-    Visitor(Box<Visitor>),
+    Http(Box<HttpPeer>),
 }
 
 async fn greet(
@@ -189,7 +189,7 @@ async fn greet(
 ) -> Result<Arrival, ServeError> {
     let peer = authenticate(shared.tls(), stream, address, &mut deadline).await?;
     if peer.speaks_http()? {
-        return Ok(Arrival::Visitor(Visitor { connection: peer, address }.into()));
+        return Ok(Arrival::Http(HttpPeer { connection: peer, address }.into()));
     }
     let identity = CertificateIdentity::new(peer.client, peer.serial, peer.role, peer.name);
     introduce(shared, peer.stream, identity, deadline).await.map(|greeted| Arrival::Client(greeted.into()))

@@ -44,7 +44,7 @@ const MAX_STREAMS: u32 = 16;
 /// Time for answers under way when the server stops, and for sending a refusal.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-pub(crate) struct Visitor {
+pub(crate) struct HttpPeer {
     pub(crate) connection: AuthenticatedConnection,
     pub(crate) address: SocketAddr,
 }
@@ -63,8 +63,8 @@ impl Control {
     }
 
     /// Serves a connection until one of its conditions ends it or its client is revoked.
-    pub(crate) async fn serve(self, slot: &ConnectionSlot, visitor: Visitor) {
-        let Visitor { connection: AuthenticatedConnection { stream, client, serial, role, name }, address } = visitor;
+    pub(crate) async fn serve(self, slot: &ConnectionSlot, peer: HttpPeer) {
+        let HttpPeer { connection: AuthenticatedConnection { stream, client, serial, role, name }, address } = peer;
         let mut stream = GracefulStream::new(stream);
         let mut rules = self.shared.rules.clone();
         let revoked = rules.borrow().revocation_reason(client, &serial);
@@ -80,7 +80,7 @@ impl Control {
             self.shared.count_refusal("of the control interface, without a place", Some(address.ip()), detail);
             return turn_away(&mut stream, "503 Service Unavailable", reason).await;
         }
-        self.shared.tell(Event::Visited);
+        self.shared.tell(Event::HttpConnected);
         tracing::debug!(%address, %client, %name, %role, "control connection");
         let conditions = EndConditions { idle: self.shared.config.control_idle, stop: self.stop, slot };
         tokio::select! {

@@ -13,7 +13,7 @@ use crate::accept::closer::Closer;
 use crate::accept::identity::CertificateIdentity;
 use crate::jobs::event::{Decision, Event, Grant, Turn};
 use crate::jobs::gate::Gate;
-use crate::jobs::job::{Admitted, Asked, Job, Reservation};
+use crate::jobs::job::{Admitted, Job, PendingRequest, Reservation};
 use crate::jobs::memory::InMemory;
 use crate::jobs::queue::{Effect, JobEnd, Planned, Queue};
 use crate::ops::monitor::Limits;
@@ -168,14 +168,14 @@ impl Driver {
     fn handle(&mut self, event: Event) {
         match event {
             // Nothing to do: `publish` runs after each event.
-            Event::Visited => {}
+            Event::HttpConnected => {}
             Event::Accepted { reply } => drop(reply.send(())),
             Event::Greeted { number, identity, closer, reply } => {
                 let _ = reply.send(self.greet(number, identity, closer));
             }
             Event::Refused { kind } => self.record.record_refusal(kind),
             Event::Requested { number, request, open, reply } => {
-                self.request(number, Asked { request, open, tokens: 0, reply })
+                self.request(number, PendingRequest { request, open, tokens: 0, reply })
             }
             Event::Load(load) => {
                 let running = self.queue.used().cores;
@@ -220,7 +220,7 @@ impl Driver {
     }
 
     /// Checks a request against all limits, and lets it wait for its turn.
-    fn request(&mut self, number: ConnectionId, mut ask: Asked) {
+    fn request(&mut self, number: ConnectionId, mut ask: PendingRequest) {
         if self.ending.stopping.is_some() {
             let _ = ask.reply.send(Decision::Close);
             return;
@@ -265,7 +265,7 @@ impl Driver {
     /// free places meanwhile.
     fn must_wait(&self, job: &Job) -> bool {
         let Job::Waits {
-            ask: Asked { request: Request::Prepare { folder: None, .. }, open: Some(open), .. },
+            ask: PendingRequest { request: Request::Prepare { folder: None, .. }, open: Some(open), .. },
             deadline,
         } = job
         else {
@@ -298,7 +298,7 @@ impl Driver {
     }
 
     /// Reserves what a request needs of the shared state.
-    fn place(&mut self, number: ConnectionId, ask: &mut Asked) -> Result<Admitted, ServeError> {
+    fn place(&mut self, number: ConnectionId, ask: &mut PendingRequest) -> Result<Admitted, ServeError> {
         let refused = ServeError::NotGranted;
         let (mut destroyed, mut notice_ignored) = (vec![], None);
         match (&mut ask.request, &ask.open) {
@@ -385,7 +385,7 @@ impl Driver {
         }
     }
 
-    fn refuse_job(&mut self, number: ConnectionId, ask: Asked, why: ServeError) {
+    fn refuse_job(&mut self, number: ConnectionId, ask: PendingRequest, why: ServeError) {
         self.record.record_end(number, None);
         let _ = ask.reply.send(Decision::Refuse(why));
     }
@@ -447,7 +447,7 @@ impl Driver {
     }
 
     /// Removes a job and returns its request if the job had not started.
-    fn end_job(&mut self, number: ConnectionId) -> Option<Asked> {
+    fn end_job(&mut self, number: ConnectionId) -> Option<PendingRequest> {
         self.work.waiting.remove(&number);
         let mut job = self.work.jobs.remove(&number)?;
         let reservation = job.take_reservation();

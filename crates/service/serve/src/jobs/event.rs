@@ -78,7 +78,7 @@ pub(crate) enum Event {
         measured: Option<Measured>,
     },
     /// An authenticated peer speaks HTTP and has a connection slot.
-    Visited,
+    HttpConnected,
     Snapshot {
         reply: oneshot::Sender<Snapshot>,
     },

@@ -10,12 +10,12 @@ use tokio::sync::oneshot;
 pub(crate) enum Job {
     /// Waits for a place in memory.
     Waits {
-        ask: Asked,
+        ask: PendingRequest,
         /// When the request is refused if there is still no place.
         deadline: Instant,
     },
     Queued {
-        ask: Asked,
+        ask: PendingRequest,
         reservation: Reservation,
     },
     /// Runs; `place` is reserved in memory for the material that it makes.
@@ -31,7 +31,7 @@ pub(crate) struct Reservation {
     pub(crate) charge: Option<QuotaCharge>,
 }
 
-pub(crate) struct Asked {
+pub(crate) struct PendingRequest {
     pub(crate) request: Request,
     pub(crate) open: Option<Open>,
     /// Tokens that the request has taken from its client's rate.
@@ -64,7 +64,7 @@ impl Job {
     }
 
     /// The request of a job that has not started.
-    pub(crate) fn into_pending(self) -> Option<Asked> {
+    pub(crate) fn into_pending(self) -> Option<PendingRequest> {
         match self {
             Self::Waits { ask, .. } | Self::Queued { ask, .. } => Some(ask),
             Self::Runs { .. } => None,

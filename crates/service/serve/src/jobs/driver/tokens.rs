@@ -1,7 +1,7 @@
 //! Tokens of a client's rate: one for each input, taken once, before material is made for it.
 use super::Driver;
 use crate::ServeError;
-use crate::jobs::job::Asked;
+use crate::jobs::job::PendingRequest;
 use std::time::Instant;
 use tacit_admission::ConnectionId;
 use tacit_client::wire::Request;
@@ -9,7 +9,7 @@ use tacit_ids::ClientId;
 
 impl Driver {
     /// Takes the tokens that a request costs its client's rate. Returns how many.
-    pub(super) fn take_tokens(&mut self, client: ClientId, ask: &Asked) -> Result<u32, ServeError> {
+    pub(super) fn take_tokens(&mut self, client: ClientId, ask: &PendingRequest) -> Result<u32, ServeError> {
         let costs = matches!(ask.request, Request::Ask(_)) || ask.request.is_phase();
         if !costs || self.queue.is_paid(client, &ask.request) || self.gate.is_paid(client, &ask.request) {
             return Ok(0);
@@ -20,7 +20,7 @@ impl Driver {
 
     /// After admission, records that the request's input has paid; after a refusal, gives the
     /// tokens back.
-    pub(super) fn settle_tokens(&mut self, number: ConnectionId, ask: &Asked, is_placed: bool) {
+    pub(super) fn settle_tokens(&mut self, number: ConnectionId, ask: &PendingRequest, is_placed: bool) {
         let Some(client) = self.connections.get(&number).map(|connection| connection.identity.client) else { return };
         match is_placed {
             true => {

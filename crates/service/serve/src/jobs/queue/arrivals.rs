@@ -1,5 +1,5 @@
 //! Arriving requests and notices.
-use super::{InputOrigin, InputStatus, Owned, Queue, Refused};
+use super::{InputOrigin, InputStatus, KnownMaterial, Queue, Refused};
 use tacit_admission::ConnectionId;
 use tacit_client::wire::{Announce, Ask, Deadline, InputId, Terms};
 use tacit_ids::{ClientId, MaterialId};
@@ -36,7 +36,7 @@ impl Queue {
             // usable.
             let event = Event::MaterialFound { material, model, client: Some(origin.client) };
             self.handle(event).map_err(|_| format!("material {material} belongs to another input"))?;
-            self.materials.insert(material, Owned { client: origin.client, in_stock: true });
+            self.materials.insert(material, KnownMaterial { client: origin.client, in_stock: true });
         }
         let request = tacit_sched::Request {
             id,
@@ -88,7 +88,7 @@ impl Queue {
         let default_model = self.model(origin)?;
         let announced = expected_owner.and_then(|owner| self.inputs.live.get(owner)).map(|live| live.model);
         let matching = announced
-            .filter(|model| self.is_served(*model) && self.models.kinds[model.0 as usize].plan == origin.offered.plan);
+            .filter(|model| self.is_served(*model) && self.models.by_id[model.0 as usize].plan == origin.offered.plan);
         Ok(matching.unwrap_or(default_model))
     }
 
@@ -140,7 +140,7 @@ impl Queue {
         };
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let is_idle = have.cores.saturating_sub(used.cores) >= self.settings.threads;
-        let inputs = self.models.kinds[live.model.0 as usize].batch;
+        let inputs = self.models.by_id[live.model.0 as usize].batch;
         Some(InputStatus { state, inputs, may_start: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
     }
 

@@ -10,7 +10,7 @@ impl Queue {
             let Some(live) = self.inputs.live.get(&owner) else { return };
             let client = live.client;
             self.demand.record_answer(client, live.model, self.now());
-            let kind = &self.models.kinds[report.model.0 as usize];
+            let kind = &self.models.by_id[report.model.0 as usize];
             let (offer, inputs) = (kind.offer(), kind.batch);
             let delay = report.ended.since(report.arrived);
             let waiting = report.on.started.map_or(Span::ZERO, |started| started.since(report.arrived));
@@ -36,8 +36,8 @@ impl Queue {
             self.inputs.names.remove(&(live.client, name));
         }
         for connection in &live.connections {
-            if let Some(station) = self.inputs.stations.get_mut(connection) {
-                station.owners.remove(&owner);
+            if let Some(entry) = self.inputs.connections.get_mut(connection) {
+                entry.owners.remove(&owner);
             }
         }
         Some(live)

@@ -56,7 +56,7 @@ struct PendingInput {
 
 /// Inputs and running job of a connection.
 #[derive(Default)]
-struct Station {
+struct ConnectionInputs {
     /// Inputs that the connection requested or stands ready for.
     owners: BTreeSet<Owner>,
     job: Option<JobId>,
@@ -83,7 +83,7 @@ pub(crate) struct Queue {
     /// The last id that was given out.
     last: u64,
     inputs: Inputs,
-    materials: HashMap<MaterialId, Owned>,
+    materials: HashMap<MaterialId, KnownMaterial>,
     effects: Vec<Effect>,
     /// Rates at which clients get answers.
     demand: Demand,
@@ -108,7 +108,7 @@ struct Models {
     /// By digest of the plan and class of device.
     ids: BTreeMap<([u8; 32], Device), ModelId>,
     /// By the scheduler's id, including withdrawn models.
-    kinds: Vec<Kind>,
+    by_id: Vec<ScheduledModel>,
     learned: LearnedDurations,
 }
 
@@ -117,21 +117,21 @@ struct Models {
 struct Inputs {
     names: HashMap<(ClientId, InputId), Owner>,
     live: HashMap<Owner, PendingInput>,
-    stations: HashMap<ConnectionId, Station>,
+    connections: HashMap<ConnectionId, ConnectionInputs>,
     jobs: HashMap<JobId, Job>,
     /// Inputs whose turn came before their client, with the time when they lose it.
     handover_deadlines: BTreeSet<(Instant, Owner)>,
 }
 
 #[derive(Clone, Copy)]
-struct Owned {
+struct KnownMaterial {
     client: ClientId,
     /// Whether both halves are on disk and unused: the material stays usable when its input ends.
     in_stock: bool,
 }
 
 /// A model of the scheduler's: a model on offer for a class of devices and a batch size.
-struct Kind {
+struct ScheduledModel {
     name: Arc<str>,
     backend: &'static str,
     plan: [u8; 32],
@@ -143,7 +143,7 @@ struct Kind {
     dealt: bool,
 }
 
-impl Kind {
+impl ScheduledModel {
     /// Copies names, so that a withdrawn model does not stay in memory.
     fn new(offered: &Arc<Offered>, device: Device, dealt: bool) -> Self {
         Self {
@@ -184,7 +184,7 @@ impl Queue {
             scheduler: Scheduler::new(config, vec![], policy)?,
             epoch: Instant::now(),
             settings,
-            models: Models { ids: BTreeMap::new(), kinds: Vec::new(), learned },
+            models: Models { ids: BTreeMap::new(), by_id: Vec::new(), learned },
             last: 0,
             inputs: Inputs::default(),
             materials: HashMap::new(),
@@ -260,7 +260,7 @@ impl Queue {
     fn attach_connection(&mut self, owner: Owner, connection: ConnectionId) {
         if let Some(live) = self.inputs.live.get_mut(&owner) {
             live.connections.insert(connection);
-            self.inputs.stations.entry(connection).or_default().owners.insert(owner);
+            self.inputs.connections.entry(connection).or_default().owners.insert(owner);
         }
     }
 
@@ -321,7 +321,7 @@ impl Queue {
 
     /// Ends a connection's job if the scheduler started it.
     pub(crate) fn finish_job(&mut self, connection: ConnectionId, end: JobEnd) {
-        let Some(id) = self.inputs.stations.get_mut(&connection).and_then(|station| station.job.take()) else { return };
+        let Some(id) = self.inputs.connections.get_mut(&connection).and_then(|entry| entry.job.take()) else { return };
         let Some(job) = self.inputs.jobs.remove(&id) else { return };
         let Job { owner, client, memory, used, .. } = job;
         let mut keep = false;
@@ -359,7 +359,7 @@ impl Queue {
                     }
                     // From here on the ledger manages this stock.
                     Some(material) if keep => self.forget(material),
-                    Some(material) => drop(self.materials.insert(material, Owned { client, in_stock: false })),
+                    Some(material) => drop(self.materials.insert(material, KnownMaterial { client, in_stock: false })),
                 }
             }
             JobEnd::Failed => self.handle_or_ignore(Event::JobFailed { job: id }),
@@ -381,7 +381,7 @@ impl Queue {
 
     pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
         self.finish_job(connection, JobEnd::Failed);
-        for owner in self.inputs.stations.remove(&connection).unwrap_or_default().owners {
+        for owner in self.inputs.connections.remove(&connection).unwrap_or_default().owners {
             let Some(live) = self.inputs.live.get_mut(&owner) else { continue };
             live.connections.remove(&connection);
             let is_alone = live.connections.is_empty() && !live.outlives_connections;
@@ -415,8 +415,10 @@ impl Queue {
                     None => self.confirm_stopped(job),
                 },
                 Action::Burn { material } => match self.materials.remove(&material) {
-                    Some(Owned { client, in_stock: false }) => self.effects.push(Effect::Burn { material, client }),
-                    Some(Owned { in_stock: true, .. }) => {}
+                    Some(KnownMaterial { client, in_stock: false }) => {
+                        self.effects.push(Effect::Burn { material, client })
+                    }
+                    Some(KnownMaterial { in_stock: true, .. }) => {}
                     None => self.drop_half(material),
                 },
                 Action::Reject { request, reason } => self.turn_away(Owner::Request(request), &reason.to_string()),
@@ -457,7 +459,7 @@ impl Queue {
                 self.inputs
                     .jobs
                     .insert(job, Job { owner, connection, client, memory, used, model, phase, threads, expected });
-                self.inputs.stations.entry(connection).or_default().job = Some(job);
+                self.inputs.connections.entry(connection).or_default().job = Some(job);
                 if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
                     owned.in_stock = false;
                 }

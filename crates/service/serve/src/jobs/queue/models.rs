@@ -1,5 +1,5 @@
 //! Models that are added and withdrawn, and estimates from their jobs.
-use super::{Effect, InputOrigin, Job, Kind, Queue, Refused};
+use super::{Effect, InputOrigin, Job, Queue, Refused, ScheduledModel};
 use crate::jobs::estimates;
 use crate::models::catalog::Offered;
 use crate::ops::state::Learned;
@@ -15,14 +15,14 @@ impl Queue {
         if let Some(&model) = self.models.ids.get(&key) {
             return Ok(model);
         }
-        let model = ModelId(self.models.kinds.len() as u32);
+        let model = ModelId(self.models.by_id.len() as u32);
         let max_memory = self.settings.job_memory;
         let spec =
             estimates::model_spec(&origin.offered, device, &self.models.learned, self.settings.threads, max_memory);
         self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.ids.insert(key, model);
         let dealt = estimates::only_waits(&*origin.offered.model);
-        self.models.kinds.push(Kind::new(&origin.offered, device, dealt));
+        self.models.by_id.push(ScheduledModel::new(&origin.offered, device, dealt));
         self.make_room(self.memory_of(model));
         self.open_pool(&origin.offered);
         Ok(model)
@@ -48,7 +48,7 @@ impl Queue {
     /// Withdraws plans and their batches: waiting inputs end, running jobs continue, ready material
     /// is burnt.
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
-        let kinds = &self.models.kinds;
+        let kinds = &self.models.by_id;
         let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].of_one);
         let withdrawn: Vec<ModelId> = self.models.ids.values().copied().filter(is_gone).collect();
         self.models.ids.retain(|_, model| !is_gone(model));
@@ -59,7 +59,7 @@ impl Queue {
     }
 
     pub(super) fn is_served(&self, model: ModelId) -> bool {
-        let kind = &self.models.kinds[model.0 as usize];
+        let kind = &self.models.by_id[model.0 as usize];
         self.models.ids.get(&(kind.plan, kind.device)) == Some(&model)
     }
 
@@ -67,7 +67,7 @@ impl Queue {
     /// compared with the expected one.
     pub(super) fn record_estimate(&mut self, job: &Job, took: Option<Span>) {
         let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
-        let Some((estimate, kind)) = estimate.zip(self.models.kinds.get(job.model.0 as usize)) else { return };
+        let Some((estimate, kind)) = estimate.zip(self.models.by_id.get(job.model.0 as usize)) else { return };
         if let Some(took) = took.filter(|took| *took > Span::ZERO) {
             let offer = kind.offer();
             self.effects.push(Effect::Compared { offer, phase: job.phase, expected: job.expected, took });

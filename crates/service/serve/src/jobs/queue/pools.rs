@@ -1,7 +1,7 @@
 //! Pools of material that a dealer makes ahead of time, for no client yet. To the scheduler a pool
 //! is a separate model whose T_pre is the dealing. A T_pre of the pool's model takes a material out
 //! when it starts. The queue holds ids only; the driver holds the halves.
-use super::{Effect, Kind, Queue};
+use super::{Effect, Queue, ScheduledModel};
 use crate::jobs::estimates;
 use crate::models::catalog::Offered;
 use crate::ops::snapshot::PoolRow;
@@ -74,12 +74,12 @@ impl Queue {
             self.settings.threads,
             self.settings.job_memory,
         );
-        let model = ModelId(self.models.kinds.len() as u32);
+        let model = ModelId(self.models.by_id.len() as u32);
         // Fails only if the scheduler is being stopped.
         if self.handle(Event::ModelAdded(spec)).is_err() {
             return;
         }
-        self.models.kinds.push(Kind::new(offered, estimates::LOCAL_DEVICE, true));
+        self.models.by_id.push(ScheduledModel::new(offered, estimates::LOCAL_DEVICE, true));
         let pool = Pool { offered: Arc::clone(offered), model, stock: VecDeque::new(), asleep: false };
         self.pools.pools.insert(offered.plan, pool);
     }
@@ -132,7 +132,7 @@ impl Queue {
 
     /// Takes the oldest half of the pool for an offline phase that starts, unless it refills stock.
     pub(super) fn draw(&mut self, owner: Owner, model: ModelId, phase: JobPhase) -> Option<MaterialId> {
-        let kind = &self.models.kinds[model.0 as usize];
+        let kind = &self.models.by_id[model.0 as usize];
         if phase != JobPhase::Pre || self.offers.is_filling(owner) {
             return None;
         }

@@ -164,12 +164,12 @@ impl Queue {
     fn next_to_fill(&self) -> Option<Owner> {
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let filling = self.offers.filling.values();
-        let dealing = filling.clone().filter(|(_, model)| self.models.kinds[model.0 as usize].dealt).count() as u64;
+        let dealing = filling.clone().filter(|(_, model)| self.models.by_id[model.0 as usize].dealt).count() as u64;
         let computing = filling.len() as u64 - dealing;
         let cores_are_idle = is_idle(self.settings.threads, have.cores, used.cores, computing);
         let dealer_is_idle = is_idle(1, have.dealings, used.dealings, dealing);
         let startable = self.offers.standing.iter().filter(|(_, offer)| {
-            let is_dealt = self.models.kinds[offer.model.0 as usize].dealt;
+            let is_dealt = self.models.by_id[offer.model.0 as usize].dealt;
             if is_dealt { dealer_is_idle } else { cores_are_idle }
         });
         let wanting = startable.filter_map(|(&owner, offer)| {

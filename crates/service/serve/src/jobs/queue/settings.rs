@@ -47,7 +47,7 @@ impl Queue {
     /// Actual against expected durations of one phase of a model; `None` if it has not run.
     fn profile_row(&self, device: Device, model: ModelId, phase: JobPhase) -> Option<ProfileRow> {
         let accuracy = self.scheduler.profile().error(model, phase)?;
-        let kind = &self.models.kinds[model.0 as usize];
+        let kind = &self.models.by_id[model.0 as usize];
         Some(ProfileRow {
             model: kind.name.to_string(),
             backend: kind.backend,
