@@ -100,7 +100,7 @@ async fn models(state: SharedState, Extension(peer): RequestPeer) -> Answer {
 
 async fn policy(state: SharedState, Extension(peer): RequestPeer) -> Answer {
     peer.require_operator()?;
-    Ok(json(&object!({ "policy": state.require_snapshot().await?.policy })))
+    Ok(json(&object!({ "policy": state.require_snapshot().await?.scheduling.policy })))
 }
 
 async fn set_policy(state: SharedState, Extension(peer): RequestPeer, headers: HeaderMap, body: Body) -> Answer {
@@ -109,7 +109,7 @@ async fn set_policy(state: SharedState, Extension(peer): RequestPeer, headers: H
     let policy = read_policy(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
     state.shared.ask(|reply| Event::SetPolicy { policy, reply }).await.ok_or_else(Refusal::stopping)?;
     state.forget().await;
-    Ok(json(&object!({ "policy": state.require_snapshot().await?.policy })))
+    Ok(json(&object!({ "policy": state.require_snapshot().await?.scheduling.policy })))
 }
 
 /// Makes the server read its files again, and waits for the result, which may take long.

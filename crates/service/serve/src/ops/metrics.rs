@@ -217,14 +217,12 @@ impl Metrics {
                 self.counters.pool_draws.get_or_create(&PoolDrawLabels { model, backend, name }).inc_by(0);
             }
         }
-        let connections = [
-            ("client", snapshot.connections),
-            ("control", snapshot.control_connections),
-            ("unknown", snapshot.greetings),
-        ];
+        let Snapshot { peers, scheduling, .. } = snapshot;
+        let connections =
+            [("client", peers.connections), ("control", peers.control_connections), ("unknown", peers.greetings)];
         connections.into_iter().for_each(|(name, n)| set(&gauges.connections, name, n as u64));
-        gauges.greeting_places.set(snapshot.greeting_places as i64);
-        let Queues { pre, waiting, transit, ready, running_pre, running_on } = snapshot.queues;
+        gauges.greeting_places.set(peers.greeting_places as i64);
+        let Queues { pre, waiting, transit, ready, running_pre, running_on } = scheduling.queues;
         let jobs = [
             ("pre", pre),
             ("waiting", waiting),
@@ -235,7 +233,7 @@ impl Metrics {
         ];
         jobs.into_iter().for_each(|(name, n)| set(&gauges.jobs, name, n as u64));
         for (name, Amounts { cores, memory, disk, dealings }) in
-            [("used", snapshot.used), ("capacity", snapshot.capacity)]
+            [("used", scheduling.used), ("capacity", scheduling.capacity)]
         {
             set(&gauges.cores, name, cores);
             set(&gauges.dealings, name, dealings);

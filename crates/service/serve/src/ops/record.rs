@@ -7,7 +7,7 @@ use crate::jobs::queue::{OfferName, Planned};
 use crate::jobs::quota::Bucket;
 use crate::ops::ended::EndedPhase;
 use crate::ops::metrics::{Metrics, PhaseLabels};
-use crate::ops::snapshot::{AnswerRates, ClientRow, JobRow, ModelRow, Snapshot};
+use crate::ops::snapshot::{AnswerRates, ClientRow, JobRow, JobTimes, ModelRow, PeerCounts, Snapshot};
 use crate::ops::state::{Keeper, Row};
 use crate::ops::traces::Traces;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -343,7 +343,7 @@ impl Record {
         }
         if let Some(mut job) = self.row(&live) {
             job.memory = measured.and_then(|m| m.memory).unwrap_or(0);
-            (job.ended_s, job.outcome) = (Some(self.secs(Instant::now())), Some(outcome));
+            (job.times.ended_s, job.outcome) = (Some(self.secs(Instant::now())), Some(outcome));
             self.ended_jobs.truncate(MAX_ENDED_JOBS - 1);
             self.ended_jobs.push_front(job);
         }
@@ -372,11 +372,13 @@ impl Record {
             input: live.input.map(|name| name.to_string()),
             threads,
             memory: 0,
-            known_s: self.secs(live.planned.map_or(live.queued, |planned| planned.known_since)),
-            queued_s: self.secs(live.queued),
-            started_s: self.secs(started),
-            expected_s: live.planned.map(|planned| planned.expected.secs()),
-            ended_s: None,
+            times: JobTimes {
+                known_s: self.secs(live.planned.map_or(live.queued, |planned| planned.known_since)),
+                queued_s: self.secs(live.queued),
+                started_s: self.secs(started),
+                expected_s: live.planned.map(|planned| planned.expected.secs()),
+                ended_s: None,
+            },
             outcome: None,
         })
     }
@@ -399,7 +401,7 @@ impl Record {
             clients: self.client_rows(second),
             models: self.model_rows(second),
             rates: self.answers.rates(second),
-            refusals: self.refusals,
+            peers: PeerCounts { refusals: self.refusals, ..PeerCounts::default() },
             ..Snapshot::default()
         }
     }

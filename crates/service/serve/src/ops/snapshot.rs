@@ -11,12 +11,8 @@ pub struct Snapshot {
     pub uptime_s: f64,
     /// Whether the server takes no more requests.
     pub stopping: bool,
-    pub policy: String,
-    /// What all jobs together may have.
-    pub capacity: Amounts,
-    /// What running jobs hold of the capacity.
-    pub used: Amounts,
-    pub queues: Queues,
+    #[serde(flatten)]
+    pub scheduling: Scheduling,
     /// Running jobs, then the last that ended, newest first.
     pub jobs: Vec<JobRow>,
     /// Connected clients, and others that are still remembered.
@@ -28,6 +24,24 @@ pub struct Snapshot {
     pub profile: Vec<ProfileRow>,
     #[serde(flatten)]
     pub rates: AnswerRates,
+    #[serde(flatten)]
+    pub peers: PeerCounts,
+    pub certificates: Vec<CertificateRow>,
+}
+
+/// What the scheduler decides by.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Scheduling {
+    pub policy: String,
+    /// What all jobs together may have.
+    pub capacity: Amounts,
+    /// What running jobs hold of the capacity.
+    pub used: Amounts,
+    pub queues: Queues,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct PeerCounts {
     /// Clients' connections.
     pub connections: usize,
     pub control_connections: usize,
@@ -37,7 +51,6 @@ pub struct Snapshot {
     pub greeting_places: usize,
     /// Connections and requests refused since the start.
     pub refusals: u64,
-    pub certificates: Vec<CertificateRow>,
 }
 
 /// How inputs are answered: all of them, those of a client or those of a model.
@@ -125,20 +138,25 @@ pub struct JobRow {
     pub threads: usize,
     /// The most bytes that its threads held, once it has ended; 0 if unknown.
     pub memory: u64,
+    #[serde(flatten)]
+    pub times: JobTimes,
+    /// How it ended: `done`, `refused` or `failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct JobTimes {
     /// When its input was announced or asked for, whichever was first; for setups, `queued_s`.
     pub known_s: f64,
     /// When its client asked for it.
     pub queued_s: f64,
-    /// When it started.
     pub started_s: f64,
     /// Expected duration at the start; `None` for setups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_s: Option<f64>,
-    /// How it ended: `done`, `refused` or `failed`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

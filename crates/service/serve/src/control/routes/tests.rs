@@ -1,6 +1,6 @@
 use super::*;
 use crate::ops::snapshot::{
-    Amounts, AnswerRates, CertificateRow, JobRow, ModelRow, PoolRow, ProfileRow, Queues, Snapshot,
+    Amounts, AnswerRates, CertificateRow, JobRow, JobTimes, ModelRow, PoolRow, ProfileRow, Scheduling, Snapshot,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -60,17 +60,18 @@ fn openapi_schema_matches_snapshots() {
         input: Some("00000000000000ff".into()),
         threads: 2,
         memory: 3,
-        known_s: 0.25,
-        queued_s: 0.5,
-        started_s: 1.0,
-        expected_s: outcome.map(|_| 0.75),
-        ended_s: outcome.map(|_| 2.0),
+        times: JobTimes {
+            known_s: 0.25,
+            queued_s: 0.5,
+            started_s: 1.0,
+            expected_s: outcome.map(|_| 0.75),
+            ended_s: outcome.map(|_| 2.0),
+        },
         outcome,
     };
     let rates = AnswerRates { mean_delay_s: 0.5, ..AnswerRates::default() };
     let snapshot = Snapshot {
-        capacity: Amounts { cores: 2, ..Amounts::default() },
-        queues: Queues::default(),
+        scheduling: Scheduling { capacity: Amounts { cores: 2, ..Amounts::default() }, ..Scheduling::default() },
         jobs: vec![job(None), job(Some("done")), job(Some("failed"))],
         clients: vec![ClientRow { inputs: 1, rates, ..ClientRow::new(client) }],
         profile: vec![ProfileRow {

@@ -1,7 +1,7 @@
 //! Views of the driver's state.
 use super::Driver;
 use crate::ops::published::Status;
-use crate::ops::snapshot::Snapshot;
+use crate::ops::snapshot::{PeerCounts, Scheduling, Snapshot};
 use crate::shared::{CONTROL, OPERATORS};
 
 impl Driver {
@@ -32,20 +32,27 @@ impl Driver {
 
     /// The state with the names that the certificates give.
     fn base_snapshot(&self) -> Snapshot {
-        let counts = self.admission.counts();
-        Snapshot {
-            stopping: self.ending.stopping.is_some(),
+        let (recorded, counts) = (self.record.snapshot(), self.admission.counts());
+        let scheduling = Scheduling {
             policy: self.queue.policy(),
             capacity: self.queue.capacity().into(),
             used: self.queue.used().into(),
             queues: self.queue.counts().into(),
-            pools: self.queue.pool_rows(),
-            profile: self.queue.profile(),
+        };
+        let peers = PeerCounts {
             connections: self.connections.len(),
             control_connections: counts.pools[CONTROL] + counts.pools[OPERATORS],
             greetings: counts.handshakes,
             greeting_places: counts.handshake_slots,
-            ..self.record.snapshot()
+            ..recorded.peers
+        };
+        Snapshot {
+            stopping: self.ending.stopping.is_some(),
+            scheduling,
+            pools: self.queue.pool_rows(),
+            profile: self.queue.profile(),
+            peers,
+            ..recorded
         }
     }
 }

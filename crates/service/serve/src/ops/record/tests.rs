@@ -35,13 +35,13 @@ fn job_is_recorded_from_request_to_end() {
     record.record_start(1, 3, Some(Planned { expected: Span::from_secs(0.5), known_since: Instant::now() }));
     let running = record.snapshot();
     assert_eq!((running.jobs.len(), running.jobs[0].threads, running.clients[0].queued), (1, 3, 0));
-    assert_eq!((running.jobs[0].outcome, running.jobs[0].expected_s), (None, Some(0.5)));
+    assert_eq!((running.jobs[0].outcome, running.jobs[0].times.expected_s), (None, Some(0.5)));
     record.record_end(1, Some(&measured(Phase::Online)));
     record.record_answer(client, &offer_name(), 2.0, 1.5);
     record.record_duration(&offer_name(), JobPhase::On, Span::from_secs(0.5), Span::from_secs(0.25));
     let snapshot = record.snapshot();
     assert_eq!((snapshot.jobs[0].outcome, snapshot.models[0].done, snapshot.clients[0].done), (Some("done"), 1, 1));
-    assert!(snapshot.jobs[0].ended_s >= Some(snapshot.jobs[0].started_s));
+    assert!(snapshot.jobs[0].times.ended_s >= Some(snapshot.jobs[0].times.started_s));
     assert!((snapshot.rates.mean_delay_s, snapshot.rates.mean_waiting_s) == (2.0, 1.5));
     assert!(snapshot.rates.throughput_per_s > 0.0);
     let text = record.metrics.text(&snapshot, &tacit_store::Counts::default());
@@ -123,7 +123,10 @@ fn record_stays_within_its_bounds() {
         record.record_refusal("strangers");
     }
     let snapshot = record.snapshot();
-    assert_eq!((snapshot.jobs.len(), snapshot.clients.len(), snapshot.refusals), (MAX_ENDED_JOBS, MAX_CLIENTS, 2999));
+    assert_eq!(
+        (snapshot.jobs.len(), snapshot.clients.len(), snapshot.peers.refusals),
+        (MAX_ENDED_JOBS, MAX_CLIENTS, 2999)
+    );
     let faithful_row = snapshot.clients.iter().find(|row| row.client == faithful);
     assert_eq!(faithful_row.map(|row| &*row.client_name), Some("ada"), "a connected client is kept");
     assert_eq!((snapshot.jobs[0].id, snapshot.models[0].done), (2999, 2999), "newest first");
