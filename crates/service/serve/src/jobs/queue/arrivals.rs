@@ -64,7 +64,7 @@ impl Queue {
             && let Some(notice) = self.inputs.live.get_mut(announced).filter(|_| matches!(announced, Owner::Notice(_)))
         {
             // The notice's token has paid for this request, and pays for no other.
-            notice.is_paid = false;
+            notice.flags.is_paid = false;
         }
         if material.is_some() {
             self.offers.use_one(origin.client, model);
@@ -100,8 +100,8 @@ impl Queue {
             job.owner = request;
         }
         if let Some(live) = self.inputs.live.get_mut(&request) {
-            (live.known_since, live.ready_connection, live.job, live.has_material) =
-                (ended.known_since, ended.ready_connection, ended.job, ended.has_material);
+            (live.known_since, live.ready_connection, live.job, live.flags.has_material) =
+                (ended.known_since, ended.ready_connection, ended.job, ended.flags.has_material);
             // Connections that name the notice now reach the request.
             self.inputs.names.extend(ended.names.iter().map(|&name| ((live.client, name), request)));
             live.names.extend(ended.names);
@@ -123,7 +123,7 @@ impl Queue {
         let (expected, ttl) = (limited(announce.expected_ms), limited(announce.ttl_ms));
         let owner = self.notice(connection, origin, Some(announce.name), expected, ttl, false)?;
         if let Some(live) = self.inputs.live.get_mut(&owner).filter(|_| connection.is_none()) {
-            live.outlives_connections = true;
+            live.flags.outlives_connections = true;
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Queue {
         let state = match phase {
             Some(JobPhase::Pre) => "offline",
             Some(JobPhase::On) => "online",
-            None if live.has_material => "ready",
+            None if live.flags.has_material => "ready",
             None => "announced",
         };
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
@@ -164,7 +164,7 @@ impl Queue {
             return Err(e.to_string());
         }
         if let Some(live) = self.inputs.live.get_mut(&owner) {
-            live.keep = keep;
+            live.flags.keep = keep;
         }
         Ok(owner)
     }

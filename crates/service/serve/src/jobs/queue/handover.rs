@@ -34,7 +34,7 @@ impl Queue {
         }
         live.ready_connection = Some(number);
         // Material on disk can wait for another connection. Stock waits without its notice.
-        live.outlives_connections |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
+        live.flags.outlives_connections |= on_disk && !live.flags.keep && matches!(owner, Owner::Notice(_));
         self.attach_connection(owner, number);
         self.set_lanes(owner, 1);
         // The input's time may have just ended: the scheduler must stop the waiting job before it

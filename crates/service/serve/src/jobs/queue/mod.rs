@@ -44,6 +44,12 @@ struct PendingInput {
     job: Option<JobId>,
     /// Its client, while it is between the offline and the online phase.
     expected_client: Option<handover::ExpectedClient>,
+    flags: InputFlags,
+    ignored: Option<String>,
+}
+
+#[derive(Default)]
+struct InputFlags {
     /// Whether its material is for stock.
     keep: bool,
     /// Whether it outlives its connections: a notice whose material is on disk.
@@ -51,7 +57,6 @@ struct PendingInput {
     has_material: bool,
     /// Whether it has cost its client's rate a token: all of its phases together cost one.
     is_paid: bool,
-    ignored: Option<String>,
 }
 
 /// Inputs and running job of a connection.
@@ -247,10 +252,7 @@ impl Queue {
             ready_connection: None,
             job: None,
             expected_client: None,
-            keep: false,
-            outlives_connections: false,
-            has_material: false,
-            is_paid: false,
+            flags: InputFlags::default(),
             ignored: None,
         };
         self.inputs.live.insert(owner, live);
@@ -299,7 +301,7 @@ impl Queue {
         };
         if let Some(live) = self.inputs.live.get_mut(&owner).filter(|_| !on_disk) {
             // Material in memory is lost when its connections end.
-            live.outlives_connections = false;
+            live.flags.outlives_connections = false;
         }
         self.stand_ready(connection, origin, owner, on_disk)
     }
@@ -327,8 +329,8 @@ impl Queue {
         let mut keep = false;
         if let Some(live) = self.inputs.live.get_mut(&owner) {
             live.job = None;
-            keep = live.keep;
-            live.has_material |= matches!(end, JobEnd::Done { material: Some(_), .. });
+            keep = live.flags.keep;
+            live.flags.has_material |= matches!(end, JobEnd::Done { material: Some(_), .. });
         }
         // A connection must stand ready again for the next phase.
         match (&end, job.phase) {
@@ -384,7 +386,7 @@ impl Queue {
         for owner in self.inputs.connections.remove(&connection).unwrap_or_default().owners {
             let Some(live) = self.inputs.live.get_mut(&owner) else { continue };
             live.connections.remove(&connection);
-            let is_alone = live.connections.is_empty() && !live.outlives_connections;
+            let is_alone = live.connections.is_empty() && !live.flags.outlives_connections;
             if live.ready_connection.take_if(|waiting| *waiting == connection).is_some() {
                 self.set_lanes(owner, 0);
             }

@@ -27,7 +27,7 @@ impl Queue {
     }
 
     fn has_paid(&self, owner: &Owner) -> bool {
-        self.inputs.live.get(owner).is_some_and(|live| live.is_paid)
+        self.inputs.live.get(owner).is_some_and(|live| live.flags.is_paid)
     }
 
     pub(crate) fn pay(&mut self, client: ClientId, request: &Request) {
@@ -38,7 +38,7 @@ impl Queue {
         };
         let owner = name.and_then(|name| self.owner(client, name).copied());
         if let Some(live) = owner.and_then(|owner| self.inputs.live.get_mut(&owner)) {
-            live.is_paid = true;
+            live.flags.is_paid = true;
         }
     }
 }
