@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use tacit_admission::ConnectionId;
 use tacit_ids::ClientId;
-use tacit_sched::{Event, JobPhase, ModelId, Owner, Span, Time};
+use tacit_sched::{JobPhase, ModelId, Owner, Span, Time};
 
 /// Share of cores, dealings and memory that refill jobs may take together: three of four.
 const REFILL_SHARE: (u64, u64) = (3, 4);
