@@ -10,9 +10,8 @@ use x509_cert::der::{DateTime, Encode};
 
 const DAY: u64 = 24 * 3600;
 
-/// Fingerprint of a certificate (DER): the BLAKE3 digest of its public key. A renewed certificate
-/// for the same key has the same fingerprint: rules of access, quotas and stored material stay with
-/// it. `None` if the bytes are not a certificate.
+/// BLAKE3 digest of a certificate's public key; `None` if the bytes are not a certificate (DER). A
+/// renewed certificate keeps its fingerprint, and so its access, quotas and stored material.
 #[must_use]
 pub fn fingerprint(certificate: &[u8]) -> Option<ClientId> {
     let key = decode(certificate)?.tbs_certificate().subject_public_key_info().to_der().ok()?;
@@ -50,19 +49,18 @@ impl Validity {
         Some(Self { from, until })
     }
 
-    /// A validity from now on for `days` days. It begins somewhat earlier, for machines whose
-    /// clocks are behind: a certificate is often used right after it was made.
+    /// A validity of `days` days from now on. It begins an hour earlier, for machines whose clocks
+    /// are behind.
     ///
     /// # Errors
     /// [`StoreError::Clock`].
     pub fn days(days: u32) -> Result<Self, StoreError> {
-        const BEHIND: u64 = 3600;
+        const CLOCK_LAG_S: u64 = 3600;
         let now = now()?;
-        Ok(Self { from: now - BEHIND, until: now + u64::from(days) * DAY })
+        Ok(Self { from: now - CLOCK_LAG_S, until: now + u64::from(days) * DAY })
     }
 
-    /// Formats the last second for people: `2026-11-22 20:39 UTC`. Years end at 9999, as those of
-    /// certificates do.
+    /// Formats the last second: `2026-11-22 20:39 UTC`, 9999 at the latest, as in certificates.
     #[must_use]
     pub fn until_utc(self) -> String {
         let end = DateTime::from_unix_duration(std::time::Duration::from_secs(self.until));
@@ -71,7 +69,7 @@ impl Validity {
         format!("{}-{month:02}-{day:02} {hour:02}:{minute:02} UTC", end.year())
     }
 
-    /// The state at a moment. Renewal is due in the last day or the last tenth of its life,
+    /// The state at a moment. Renewal is due in the last day or the last tenth of the life,
     /// whichever is longer, but never in the first half.
     #[must_use]
     pub fn at(self, now: u64) -> Standing {
@@ -100,23 +98,22 @@ impl Validity {
             }
             _ => "renew it where ca.key is (`tacit keys renew`)",
         };
+        let certificate = format!("the certificate of `{name}`");
         match self.at(now) {
             Standing::Good => None,
-            Standing::Early => {
-                Some(format!("the certificate of `{name}` is not valid yet, by this machine's clock: set the clock"))
+            Standing::Early => Some(format!("{certificate} is not valid yet, by this machine's clock: set the clock")),
+            Standing::Expired => {
+                let since = HumanDuration(now - self.until);
+                Some(format!("{certificate} has expired {since} ago, and nobody takes it: {renewal}"))
             }
-            Standing::Expired => Some(format!(
-                "the certificate of `{name}` has expired {} ago, and nobody takes it: {renewal}",
-                HumanDuration(now - self.until)
-            )),
             Standing::RenewalDue => {
-                Some(format!("the certificate of `{name}` expires in {}: {renewal}", HumanDuration(self.until - now)))
+                Some(format!("{certificate} expires in {}: {renewal}", HumanDuration(self.until - now)))
             }
         }
     }
 }
 
-/// A length of time, formatted for people.
+/// A length of time in whole days, hours or minutes.
 struct HumanDuration(u64);
 
 impl fmt::Display for HumanDuration {
@@ -168,7 +165,7 @@ impl fmt::Display for Purpose {
 }
 
 impl CertificateInfo {
-    /// Describes a certificate (DER) in a file; `None` if the bytes are not a certificate.
+    /// Describes a file's certificate (DER); `None` if the bytes are not a certificate.
     pub(crate) fn from_der(name: &str, certificate: &[u8]) -> Option<Self> {
         // No client can have the names `ca` and `server`.
         let purpose = match name {
@@ -176,10 +173,14 @@ impl CertificateInfo {
             "server" => Purpose::Server,
             _ => Purpose::Client(Role::of(certificate)),
         };
-        let hosts = hosts(&decode(certificate)?)?;
-        let (fingerprint, validity) = (fingerprint(certificate)?, Validity::of(certificate)?);
-        let serial = Serial::of(certificate)?;
-        Some(Self { name: name.to_owned(), purpose, fingerprint, serial, validity, hosts })
+        Some(Self {
+            name: name.to_owned(),
+            purpose,
+            fingerprint: fingerprint(certificate)?,
+            serial: Serial::of(certificate)?,
+            validity: Validity::of(certificate)?,
+            hosts: hosts(&decode(certificate)?)?,
+        })
     }
 }
 

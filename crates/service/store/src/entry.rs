@@ -13,8 +13,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// The first difference from another binding: `client`, `model` or `plan`, as an error names
-    /// it.
+    /// The first difference from another binding, as an error names it.
     #[must_use]
     pub fn other(&self, wanted: &Self) -> Option<&'static str> {
         if self.client != wanted.client {
@@ -36,6 +35,15 @@ pub enum Party {
     Client,
     /// The server.
     Server,
+}
+
+impl Party {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
 }
 
 /// The origin of material.

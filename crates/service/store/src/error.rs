@@ -254,20 +254,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Converts an operating-system error, with the file that it is about.
+    /// Adds the file to an operating-system error.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
     }
 
-    /// Whether the error is a clock that has jumped.
-    #[must_use]
-    pub fn is_of_clock(&self) -> bool {
-        matches!(self, Self::ClockJump { .. })
-    }
-
-    /// Whether the error is about the requested material alone and reveals nothing about this
-    /// machine: a peer may learn it.
+    /// Whether a peer may learn the error: it is about the requested material alone and reveals
+    /// nothing about this machine.
     #[must_use]
     pub fn about_material(&self) -> bool {
         matches!(

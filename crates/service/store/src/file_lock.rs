@@ -2,8 +2,8 @@
 use std::fs::{File, TryLockError};
 use std::io;
 
-/// A lock on an open file, released on drop. Closing the file alone would not release the lock
-/// while a process that is being started has a copy of the file.
+/// A lock on an open file, released on drop: closing the file would not release the lock while a
+/// process that is being started has a copy of the file.
 pub(crate) struct FileLock(File);
 
 impl FileLock {
@@ -22,7 +22,6 @@ impl FileLock {
         Ok(Self(file))
     }
 
-    /// Turns the lock into a shared one.
     pub fn downgrade(&self) -> io::Result<()> {
         self.0.unlock()?;
         self.0.lock_shared()

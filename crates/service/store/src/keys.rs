@@ -1,12 +1,12 @@
 //! A private CA, and the certificates that it signs for the server and its clients.
 //!
 //! A key folder holds `ca.pem`, `ca.key`, and `NAME.pem`, `NAME.key` for `server` and each client.
-//! The folder has mode 0700, private keys have 0600. Both modes are narrowed at each use; folders
-//! and keys that are links or another user's are refused. Files that are made together are written
-//! completely or not at all. Everything is made in memory first; a new folder appears with all
-//! files in it; in a folder with other files `ca.key` is written last. A machine needs `ca.pem` and
-//! its own pair; `ca.key` belongs only where certificates are made. Holders are identified by their
-//! key, so a new certificate for the same key ([`renew`]) changes only the validity.
+//! The folder has mode 0700, private keys have 0600. Each use narrows both modes, and refuses
+//! folders and keys that are links or another user's. Files that are made together are written
+//! completely or not at all: a new folder appears with all files in it; in a folder with other
+//! files `ca.key` is written last. A machine needs `ca.pem` and its own pair; `ca.key` belongs only
+//! where certificates are made. Holders are identified by their key, so a new certificate for the
+//! same key ([`renew`]) changes only the validity.
 mod folder;
 
 pub use crate::certificate::{CertificateInfo, Purpose, Standing, Validity, fingerprint};
@@ -30,17 +30,9 @@ use zeroize::Zeroizing;
 /// Default validity of certificates, in years.
 const YEARS: i32 = 10;
 
-/// Base name of the server's files.
 const SERVER: &str = "server";
 /// What an error says was attempted with a missing file.
 const MADE_BY: &str = "reading what `tacit keys init` makes,";
-
-/// What a certificate may be used for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Usage {
-    Server,
-    Client(Role),
-}
 
 /// A client's TLS identity.
 #[derive(Clone)]
@@ -82,33 +74,25 @@ fn make_keys(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool
             return Err(StoreError::ClientTwice(name.clone()));
         }
     }
-    hosts.iter().try_for_each(|host| check_host(host))?;
+    check_hosts(hosts)?;
     let key = KeyPair::generate()?;
     let params = ca_params(&key)?;
-    let ca = File { name: "ca.pem".into(), content: Zeroizing::new(params.self_signed(&key)?.pem()), mode: 0o644 };
-    let ca_key = File { name: "ca.key".into(), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE };
+    let ca = File::certificate("ca", params.self_signed(&key)?.pem());
+    let ca_key = File::private_key("ca", &key);
     let issuer = Issuer::new(params, key);
-    let mut files = Vec::from(make_pair(&issuer, "server", host_names(hosts), Usage::Server, None)?);
+    let mut files = Vec::from(make_pair(&issuer, SERVER, host_names(hosts), Purpose::Server, None)?);
     for name in clients {
-        files.extend(make_pair(&issuer, name, vec![], Usage::Client(Role::Client), None)?);
+        files.extend(make_pair(&issuer, name, vec![], Purpose::Client(Role::Client), None)?);
     }
     files.push(ca);
     files.extend(keep_ca_key.then_some(ca_key));
     write_new(dir, &files)
 }
 
-/// Makes a certificate for a further client.
-///
-/// # Errors
-/// The folder has no CA, the name is unusable or taken, or a file cannot be written.
-pub fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
-    add(dir, name, Role::Client, None)
-}
-
 /// Makes a certificate for an operator: a client that may also watch and control the server.
 ///
 /// # Errors
-/// As [`add_client`].
+/// As [`add`].
 pub fn add_operator(dir: &Path, name: &str) -> Result<(), StoreError> {
     add(dir, name, Role::Operator, None)
 }
@@ -117,19 +101,18 @@ pub fn add_operator(dir: &Path, name: &str) -> Result<(), StoreError> {
 /// validity.
 ///
 /// # Errors
-/// As [`add_client`].
+/// The folder has no CA, the name is unusable or taken, or a file cannot be written.
 pub fn add(dir: &Path, name: &str, role: Role, validity: Option<Validity>) -> Result<(), StoreError> {
     check_name(name)?;
     let dir = key_folder(dir)?;
-    write_all(&dir, &make_pair(&issuer(&dir)?, name, vec![], Usage::Client(role), validity)?)
+    write_all(&dir, &make_pair(&issuer(&dir)?, name, vec![], Purpose::Client(role), validity)?)
 }
 
 /// Makes a key and a certificate for a helper of the client `owner`, whose certificate is in the
-/// folder. The helper makes material in this client's place, and listens for it under `hosts`, of
-/// which there must be at least one.
+/// folder. The helper listens for its owner under `hosts`, at least one.
 ///
 /// # Errors
-/// As [`add_client`]; a host is unusable or there is none; `owner` is not a client.
+/// As [`add`]; a host is unusable or there is none; `owner` is not a client.
 pub fn add_helper(
     dir: &Path,
     name: &str,
@@ -138,7 +121,7 @@ pub fn add_helper(
     validity: Option<Validity>,
 ) -> Result<(), StoreError> {
     [name, owner].into_iter().try_for_each(check_name)?;
-    hosts.iter().try_for_each(|host| check_host(host))?;
+    check_hosts(hosts)?;
     let certificate = read_certificate(dir, owner)?;
     let owner_id = fingerprint(&certificate).ok_or_else(|| foreign_certificate(dir, owner))?;
     if hosts.is_empty() || !matches!(Role::of(&certificate), Role::Client | Role::Operator) {
@@ -146,12 +129,11 @@ pub fn add_helper(
         return Err(unusable(dir, owner, NetError::Tls(message.into())));
     }
     let dir = key_folder(dir)?;
-    let usage = Usage::Client(Role::Helper { owner: owner_id });
-    write_all(&dir, &make_pair(&issuer(&dir)?, name, hosts.to_vec(), usage, validity)?)
+    let purpose = Purpose::Client(Role::Helper { owner: owner_id });
+    write_all(&dir, &make_pair(&issuer(&dir)?, name, hosts.to_vec(), purpose, validity)?)
 }
 
-/// A helper's two TLS identities, of one certificate: one for the server, and one to listen for its
-/// owner.
+/// A helper's TLS identities at the server and for its owner, of one certificate, and the owner.
 ///
 /// # Errors
 /// As [`load_client`]; the certificate is not a helper's.
@@ -167,8 +149,8 @@ pub fn load_helper(dir: &Path, name: &str) -> Result<(ClientIdentity, ServerTls,
 }
 
 /// Replaces the certificate of a client, or of `server`, expired or not, by a new one with the same
-/// key, name, role and hosts. The identity stays the same: servers know clients, and bind material
-/// and rules, by the key. Only the new `NAME.pem` has to reach the machine that uses it.
+/// key, name, role and hosts. Servers know clients, and bind material and rules, by the key. Only
+/// the new `NAME.pem` has to reach the machine that uses it.
 ///
 /// # Errors
 /// The folder lacks the CA or the certificate, or the file cannot be written.
@@ -181,21 +163,13 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
         CertificateInfo::from_der(name, &old).ok_or_else(|| foreign_certificate(dir, name))?;
     let dir = key_folder(dir)?;
     let key = key_pair(&dir, name)?;
-    let usage = match purpose {
-        Purpose::Client(role) => Usage::Client(role),
-        Purpose::Server | Purpose::Ca => Usage::Server,
-    };
-    let content = Zeroizing::new(certify(&issuer(&dir)?, name, hosts, usage, validity, &key)?);
+    let file = File::certificate(name, certify(&issuer(&dir)?, name, hosts, purpose, validity, &key)?);
     // The old certificate must be of this key; a new one would be useless otherwise.
-    if fingerprint(&old) != tls::first_certificate(content.as_bytes()).ok().and_then(|new| fingerprint(&new)) {
+    let new = tls::first_certificate(file.content.as_bytes()).ok();
+    if fingerprint(&old) != new.and_then(|new| fingerprint(&new)) {
         return Err(foreign_certificate(&dir, name));
     }
-    let path = dir.join(format!("{name}.pem"));
-    let new_path = private::new_name(&path);
-    let file = File { name: String::new(), content, mode: 0o644 };
-    let result = write(&new_path, &file)
-        .and_then(|()| fs::rename(&new_path, &path).inspect_err(|_| drop(fs::remove_file(&new_path))));
-    result.map_err(StoreError::file("writing", &path))?;
+    private::replace(&dir.join(&file.name), |path| write(path, &file))?;
     sync_folder(&dir)
 }
 
@@ -250,13 +224,13 @@ pub const ORDERS: &str = "orders";
 /// and one by which the server identifies itself to the dealer (`orders`).
 ///
 /// # Errors
-/// As [`add_client`]; a host is unusable.
+/// As [`add`]; a host is unusable.
 pub fn add_dealer(dir: &Path, hosts: &[String]) -> Result<(), StoreError> {
-    hosts.iter().try_for_each(|host| check_host(host))?;
+    check_hosts(hosts)?;
     let dir = key_folder(dir)?;
     let issuer = issuer(&dir)?;
-    let mut files = Vec::from(make_pair(&issuer, DEALER, host_names(hosts), Usage::Server, None)?);
-    files.extend(make_pair(&issuer, ORDERS, vec![], Usage::Client(Role::Server), None)?);
+    let mut files = Vec::from(make_pair(&issuer, DEALER, host_names(hosts), Purpose::Server, None)?);
+    files.extend(make_pair(&issuer, ORDERS, vec![], Purpose::Client(Role::Server), None)?);
     write_all(&dir, &files)
 }
 
@@ -322,7 +296,6 @@ pub fn load_client(dir: &Path, name: &str) -> Result<ClientIdentity, StoreError>
     Ok(ClientIdentity { fingerprint, validity, tls })
 }
 
-/// Logs advice about a certificate's validity for its owner.
 fn advise(validity: Validity, name: &str) -> Result<(), StoreError> {
     if let Some(advice) = validity.advice(name)? {
         tracing::warn!("{advice}");
@@ -334,50 +307,46 @@ fn unusable(dir: &Path, name: &str, source: NetError) -> StoreError {
     StoreError::Unusable { dir: dir.to_owned(), name: name.to_owned(), source }
 }
 
-/// Makes a new key and its certificate.
+/// A new key and its certificate.
 fn make_pair(
     issuer: &Issuer<'_, KeyPair>,
     name: &str,
     hosts: Vec<String>,
-    usage: Usage,
+    purpose: Purpose,
     validity: Option<Validity>,
 ) -> Result<[File; 2], StoreError> {
     let key = KeyPair::generate()?;
-    let certificate = certify(issuer, name, hosts, usage, validity, &key)?;
-    Ok([
-        File { name: format!("{name}.pem"), content: Zeroizing::new(certificate), mode: 0o644 },
-        File { name: format!("{name}.key"), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE },
-    ])
+    let certificate = certify(issuer, name, hosts, purpose, validity, &key)?;
+    Ok([File::certificate(name, certificate), File::private_key(name, &key)])
 }
 
-/// Makes a certificate for a key.
 fn certify(
     issuer: &Issuer<'_, KeyPair>,
     name: &str,
     hosts: Vec<String>,
-    usage: Usage,
+    purpose: Purpose,
     validity: Option<Validity>,
     key: &KeyPair,
 ) -> Result<String, StoreError> {
     let mut params = CertificateParams::new(hosts)?;
     params.distinguished_name.push(DnType::CommonName, name);
-    match usage {
-        Usage::Client(Role::Operator) => params.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR),
-        Usage::Client(Role::Server) => params.distinguished_name.push(DnType::OrganizationalUnitName, CUSTOMER),
-        Usage::Client(Role::Helper { owner }) => {
+    match purpose {
+        Purpose::Client(Role::Operator) => params.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR),
+        Purpose::Client(Role::Server) => params.distinguished_name.push(DnType::OrganizationalUnitName, CUSTOMER),
+        Purpose::Client(Role::Helper { owner }) => {
             params.distinguished_name.push(DnType::OrganizationalUnitName, HELPER);
             params.distinguished_name.push(DnType::OrganizationName, owner.to_string());
         }
-        Usage::Server | Usage::Client(Role::Client) => {}
+        Purpose::Ca | Purpose::Server | Purpose::Client(Role::Client) => {}
     }
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     let (serving, asking) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
-    params.extended_key_usages = match usage {
-        Usage::Server => vec![serving],
+    params.extended_key_usages = match purpose {
+        Purpose::Ca | Purpose::Server => vec![serving],
         // A helper connects to the server and listens for its owner.
-        Usage::Client(Role::Helper { .. }) => vec![asking, serving],
-        Usage::Client(_) => vec![asking],
+        Purpose::Client(Role::Helper { .. }) => vec![asking, serving],
+        Purpose::Client(_) => vec![asking],
     };
     // The default number follows from the key, so all certificates for one key would share it.
     params.serial_number = Some(Serial::random()?.into());
@@ -385,7 +354,7 @@ fn certify(
     Ok(params.signed_by(key, issuer)?.pem())
 }
 
-/// The CA's own parameters. The CA's name follows from its key, so they can be made again to sign
+/// The CA's own parameters. Its name follows from its key, so they can be made again to sign
 /// further certificates.
 fn ca_params(key: &KeyPair) -> Result<CertificateParams, StoreError> {
     let mut params = CertificateParams::new(vec![])?;
@@ -409,10 +378,12 @@ fn set_validity(params: &mut CertificateParams, validity: Option<Validity>) -> R
     Ok(())
 }
 
-fn check_host(host: &str) -> Result<(), StoreError> {
-    // Clients understand a wildcard, which stands for one label.
-    let name = host.strip_prefix("*.").unwrap_or(host);
-    tls::check_host(name).map_err(|source| StoreError::Host { host: host.into(), source })
+fn check_hosts(hosts: &[String]) -> Result<(), StoreError> {
+    hosts.iter().try_for_each(|host| {
+        // Clients understand a wildcard, which stands for one label.
+        let name = host.strip_prefix("*.").unwrap_or(host);
+        tls::check_host(name).map_err(|source| StoreError::Host { host: host.clone(), source })
+    })
 }
 
 fn check_name(name: &str) -> Result<(), StoreError> {

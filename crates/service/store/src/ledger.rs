@@ -5,8 +5,8 @@
 //! a row that another is about to change. The row of used material stays for ever, without its
 //! binding (about 50 bytes), so that its id is refused for ever.
 //!
-//! No statement reads rows of used material other than the row that it is about. Where SQLite might
-//! choose a full scan, the statement names its index; the tests count steps.
+//! No statement reads rows of other used material. Where SQLite might choose a full scan, the
+//! statement names its index; the tests count steps.
 mod last_use;
 mod orders;
 mod schema;
@@ -106,7 +106,6 @@ impl Ledger {
         Ok(Self { path, folder, db: Mutex::new(db), last_use: Mutex::new(LastUse::by_earlier_process(last_use)) })
     }
 
-    /// Whether a folder has a ledger.
     pub(crate) fn is_in(dir: &Path) -> bool {
         dir.join(LEDGER).exists()
     }
@@ -170,8 +169,7 @@ impl Ledger {
         })
     }
 
-    /// Claims ready material for its single use: no later claim succeeds, however this process
-    /// ends.
+    /// Claims ready material for its single use: no later claim succeeds.
     pub(crate) fn claim(&self, id: MaterialId, binding: Binding) -> Result<Stored, StoreError> {
         let used = now()?;
         self.write(|tx| {
@@ -188,13 +186,13 @@ impl Ledger {
         })
     }
 
-    /// Returns the expected length and digest of ready material, which stays ready.
+    /// The expected length and digest of ready material, which stays ready.
     pub(crate) fn ready(&self, id: MaterialId, binding: Binding) -> Result<Stored, StoreError> {
         self.read(|db| ready(db, id, binding))?
     }
 
     /// Claims those of these ids that are ready, of one client or any, for destruction; returns
-    /// their ids.
+    /// them.
     pub(crate) fn claim_ready(
         &self,
         ids: &[MaterialId],
@@ -257,8 +255,7 @@ impl Ledger {
         self.read(|db| db.prepare(sql)?.query_map([time], |row| row.get("id").map(MaterialId))?.collect())
     }
 
-    /// Records that ready material of these ids is wanted now. Writes nothing if that was recorded
-    /// within the hour.
+    /// Records that ready material is wanted now, unless that was recorded within the hour.
     pub(crate) fn mark_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         let now = now()?;
         self.write(|tx| {
@@ -276,8 +273,7 @@ impl Ledger {
         self.read(|db| {
             let [ready, ready_bytes] = count(db, "INDEXED BY ready_material WHERE state = 'ready'")?;
             let [unsettled, _] = count(db, "INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')")?;
-            // The rows of used ids are many: they are counted in the index of ids without reading
-            // them.
+            // Counted in the index of ids, without reading the many rows of used ids.
             let total =
                 db.prepare("SELECT count(*) AS number FROM material")?.query_row([], |row| unsigned(row, "number"))?;
             let burnt = total.saturating_sub(ready + unsettled);
@@ -305,16 +301,14 @@ impl Ledger {
         })
     }
 
-    /// Whether the ledger has a row of this id, in any state.
+    /// Whether the ledger has a row of this id.
     pub(crate) fn is_known(&self, id: MaterialId) -> Result<bool, StoreError> {
         self.read(|db| state_of(db, id).map(|state| state.is_some()))
     }
 
-    /// Writes the log back into the database and truncates it, if possible now: for room on a full
-    /// disk.
+    /// Writes the log back into the database and truncates it, if possible now.
     pub(crate) fn shrink(&self) {
-        // This fails if others read the log now or the disk has no room; the next write then
-        // reports that.
+        // This fails if others read the log now or the disk is full; the next write reports that.
         let _ = self.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 
@@ -355,7 +349,6 @@ impl Ledger {
     }
 }
 
-/// Selects the material to list.
 #[derive(Clone, Copy)]
 pub(crate) enum Which {
     All,
@@ -363,7 +356,7 @@ pub(crate) enum Which {
     Binding(Binding),
 }
 
-/// Number of materials of a client, those being made included.
+/// Counts materials of a client, those being made included.
 fn held_by(tx: &Transaction<'_>, client: ClientId) -> rusqlite::Result<u64> {
     tx.prepare(
         "SELECT (SELECT count(*) FROM material INDEXED BY ready_material WHERE state = 'ready' AND client = :client)
@@ -386,7 +379,7 @@ fn ready(db: &Connection, id: MaterialId, binding: Binding) -> rusqlite::Result<
     })
 }
 
-/// Reads what is stored as ready material; the state of other material.
+/// The binding and file of ready material; the state of other material.
 fn stored_of(row: &Row<'_>) -> rusqlite::Result<Result<(Binding, Stored), State>> {
     match row.get("state")? {
         State::Ready => {
@@ -397,7 +390,6 @@ fn stored_of(row: &Row<'_>) -> rusqlite::Result<Result<(Binding, Stored), State>
     }
 }
 
-/// Counts materials and their bytes.
 fn count(db: &Connection, source: &str) -> rusqlite::Result<[u64; 2]> {
     let sql = format!("SELECT count(*) AS number, coalesce(sum(bytes), 0) AS bytes FROM material {source}");
     db.prepare(&sql)?.query_row([], |row| Ok([unsigned(row, "number")?, unsigned(row, "bytes")?]))

@@ -1,15 +1,13 @@
 //! Managed folders: the only folders in which programs here delete, replace and change permissions.
 //!
 //! A managed folder has a mark, the file [`MARK`], which names party, kind and version. New and
-//! empty folders get a mark. A folder with content and without a mark is refused, and nothing in it
-//! is touched. One exception: a folder whose content was all made by version 0.1, which had no
+//! empty folders get a mark, and folders whose content was all made by version 0.1, which had no
+//! marks. Any other folder is refused, and nothing in it is touched.
 //! marks, gets one.
-use crate::seal::sync_folder;
 use crate::{StoreError, private};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Name of the mark.
@@ -49,7 +47,7 @@ impl FolderKind {
     }
 }
 
-/// A folder in which a program here may delete files, by name and content.
+/// A folder in which a program here may delete files.
 #[derive(Clone, Debug)]
 pub struct ManagedFolder {
     path: PathBuf,
@@ -112,12 +110,11 @@ pub fn is_marked(dir: &Path, kind: FolderKind) -> Result<bool, StoreError> {
     Err(StoreError::OtherFolder { path: dir.to_owned(), holds, wanted })
 }
 
-/// Whether a text is short and printable.
 fn is_plain(text: &str) -> bool {
     text.len() <= 64 && text.chars().all(|c| c.is_ascii_graphic() || c == ' ')
 }
 
-/// The text of a mark, if there is one. Anything but a regular file under its name is not a mark.
+/// The text of a mark, if there is one: empty for anything but a regular file.
 fn text_of(path: &Path) -> io::Result<Option<String>> {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -130,16 +127,15 @@ fn text_of(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8(bytes).unwrap_or_default()))
 }
 
-/// The name of an entry of a folder that is not ours; `None` if there is none.
+/// The name of an entry that is not ours; `None` if there is none.
 pub(crate) fn strange_entry(dir: &Path, is_ours: impl Fn(&Path) -> bool) -> Result<Option<String>, StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::file("listing", dir))? {
         let entry = entry.map_err(StoreError::file("listing", dir))?;
         let name = entry.file_name();
-        // Marks that another process is writing now, or left unfinished, are ours.
-        let is_mark = name.to_str().is_some_and(|name| name.starts_with(MARK));
-        // The file system makes this entry if the folder is the root of a disk.
-        let is_systems = name == "lost+found";
-        if !is_mark && !is_systems && !is_ours(&entry.path()) {
+        // Marks that another process is writing now, or left unfinished, are ours. The file
+        // system makes the other entry if the folder is the root of a disk.
+        let is_known = name.to_str().is_some_and(|name| name.starts_with(MARK)) || name == "lost+found";
+        if !is_known && !is_ours(&entry.path()) {
             return Ok(Some(name.to_string_lossy().escape_debug().to_string()));
         }
     }
@@ -147,20 +143,12 @@ pub(crate) fn strange_entry(dir: &Path, is_ours: impl Fn(&Path) -> bool) -> Resu
 }
 
 fn write_mark(dir: &Path, kind: FolderKind) -> Result<(), StoreError> {
-    let path = dir.join(MARK);
-    let temporary = private::new_name(&path);
     let mode = if kind.is_private { private::FILE_MODE } else { 0o644 };
-    let created = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary);
-    let mut file = created.map_err(StoreError::file("writing", &path))?;
-    let result = file.write_all(kind.text().as_bytes()).and_then(|()| file.sync_all());
-    if let Err(e) = result.and_then(|()| fs::rename(&temporary, &path)) {
-        // This removes the file made above.
-        let _ = fs::remove_file(&temporary);
-        return Err(StoreError::file("writing", &path)(e));
-    }
+    private::replace(&dir.join(MARK), |path| {
+        private::write_new(path, mode, |file| file.write_all(kind.text().as_bytes()))
+    })?;
     sync_folder(dir)?;
     // Another process may have marked the folder for another purpose at the same time.
-    is_marked(dir, kind).map(drop)
 }
 
 /// Whether a file is a SQLite database with this application's number, or an empty file.
@@ -222,19 +210,19 @@ mod tests {
     #[test]
     fn what_holds_somebodys_files_is_refused_and_not_touched() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("home");
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = dir.path();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["ours", "taxes.ods"] {
             fs::write(folder.join(name), name).unwrap();
         }
-        let error = open(&folder, CLIENT).unwrap_err().to_string();
+        let error = open(folder, CLIENT).unwrap_err().to_string();
         assert!(error.contains("taxes.ods"), "{error}");
         assert!(error.contains("empty folder"), "{error}");
-        assert_eq!((mode(&folder), fs::read_dir(&folder).unwrap().count()), (0o755, 2));
+        let state = || (mode(folder), fs::read_dir(folder).unwrap().count());
+        assert_eq!(state(), (0o755, 2));
         fs::remove_file(folder.join("taxes.ods")).unwrap();
-        open(&folder, CLIENT).unwrap();
-        assert_eq!((mode(&folder), fs::read_dir(&folder).unwrap().count()), (0o700, 2), "taken over");
+        open(folder, CLIENT).unwrap();
+        assert_eq!(state(), (0o700, 2));
     }
 
     #[test]

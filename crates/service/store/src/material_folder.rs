@@ -7,16 +7,14 @@ use rusqlite::{Connection, OpenFlags};
 use std::fs;
 use std::path::Path;
 
-/// Name and application number ("tacm") of the ledger.
 pub(crate) const LEDGER: &str = "ledger.sqlite";
 pub(crate) const APPLICATION: i32 = 0x7461_636d;
 /// Name and application number ("tacs") of the server's own database beside the ledger.
 const STATE: (&str, i32) = ("server.sqlite", 0x7461_6373);
-/// Files that SQLite makes beside a database.
+/// Endings of the files that SQLite makes beside a database.
 pub(crate) const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Subfolders of a material folder, which have marks of their own.
 const FOLDERS: [&str; 3] = ["uploads", "secrets", "fetched"];
-/// Ending of material files.
 pub(crate) const MATERIAL: &str = ".material";
 
 const PARTIES: [Party; 2] = [Party::Client, Party::Server];
@@ -25,10 +23,7 @@ impl Party {
     /// The kind of this party's material folder.
     #[must_use]
     pub const fn folder(self) -> FolderKind {
-        match self {
-            Self::Client => FolderKind::private("client", "material"),
-            Self::Server => FolderKind::private("server", "material"),
-        }
+        FolderKind::private(self.name(), "material")
     }
 }
 
@@ -38,7 +33,7 @@ impl Party {
 /// As [`ManagedFolder::open_or_mark`]; [`StoreError::OtherParty`].
 pub fn material_folder(dir: &Path, party: Party) -> Result<ManagedFolder, StoreError> {
     if let Some(actual) = party_in(dir).filter(|actual| *actual != party) {
-        let (holds, wanted) = (actual.folder().party, party.folder().party);
+        let (holds, wanted) = (actual.name(), party.name());
         return Err(StoreError::OtherParty { path: dir.components().collect(), holds, wanted });
     }
     ManagedFolder::open_or_mark(dir, party.folder(), is_of_material)
@@ -55,12 +50,12 @@ pub(crate) fn party_in(dir: &Path) -> Option<Party> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let ledger = Connection::open_with_flags(path, flags).ok()?;
         let name: String = ledger.query_row("SELECT party FROM folder", [], |row| row.get(0)).ok()?;
-        PARTIES.into_iter().find(|party| party.folder().party == name)
+        PARTIES.into_iter().find(|party| party.name() == name)
     })
 }
 
 /// Whether an entry of an unmarked folder was made by version 0.1, by name and content.
-pub(crate) fn is_of_material(path: &Path) -> bool {
+fn is_of_material(path: &Path) -> bool {
     let Ok(meta) = fs::symlink_metadata(path) else { return false };
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
     if meta.is_dir() {

@@ -41,8 +41,7 @@ pub(crate) fn check_folder(dir: &Path, is_private: bool) -> Result<PathBuf, Stor
     Ok(dir)
 }
 
-/// Checks a folder of ours and closes it to other users. Returns its path without trailing
-/// separators.
+/// Checks a folder of ours and closes it to other users. Returns its path as [`check_folder`].
 pub(crate) fn close_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let dir = check_folder(dir, true)?;
     // Opens without following links, so that the checked folder is the one that is narrowed.
@@ -62,13 +61,11 @@ pub(crate) fn close_folder(dir: &Path) -> Result<PathBuf, StoreError> {
 pub(crate) fn refuse_world_writable(dir: &Path) -> Result<PathBuf, StoreError> {
     let dir = check_folder(dir, true)?;
     let meta = fs::metadata(&dir).map_err(StoreError::file("reading the permissions of", &dir))?;
-    match meta.mode() & 0o002 {
-        0 => Ok(dir),
-        _ => {
-            let what = format!("others may write there (mode {:04o}): `chmod o-w` it first", meta.mode() & 0o777);
-            Err(refuse(&dir, what))
-        }
+    if meta.mode() & 0o002 != 0 {
+        let what = format!("others may write there (mode {:04o}): `chmod o-w` it first", meta.mode() & 0o777);
+        return Err(refuse(&dir, what));
     }
+    Ok(dir)
 }
 
 /// Opens a file of a checked folder for reading and writing, making it if needed, and closes it to
@@ -112,6 +109,22 @@ pub(crate) fn new_name(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Makes a file, durably, with what `write` writes; removes an incomplete one.
+pub(crate) fn write_new(path: &Path, mode: u32, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let result = write(&mut file).and_then(|()| file.sync_all());
+    // An error of the removal is ignored in favour of the first error.
+    result.inspect_err(|_| drop(fs::remove_file(path)))
+}
+
+/// Replaces a file by one that `write` makes under another name.
+pub(crate) fn replace(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), StoreError> {
+    let temporary = new_name(path);
+    let result = write(&temporary)
+        .and_then(|()| fs::rename(&temporary, path).inspect_err(|_| drop(fs::remove_file(&temporary))));
+    result.map_err(StoreError::file("writing", path))
+}
+
 /// Reads a public file of keys, such as a certificate.
 pub(crate) fn read_open(path: &Path, doing: &'static str) -> Result<Vec<u8>, StoreError> {
     tacit_foreign::file::read(path, MAX_KEY_FILE).map_err(StoreError::file(doing, path))
@@ -132,21 +145,17 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
     if !meta.is_file() {
         return Err(refuse(path, "it is no regular file"));
     }
-    match narrower_mode(path, &meta, FILE_MODE)? {
-        Some(mode) => match fs::set_permissions(path, mode) {
-            // Another process has removed it meanwhile.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(StoreError::file("closing to others", path)(e)),
-            Ok(()) => {
-                warn_owner(path, &meta);
-                Ok(())
-            }
-        },
-        None => Ok(()),
+    let Some(mode) = narrower_mode(path, &meta, FILE_MODE)? else { return Ok(()) };
+    match fs::set_permissions(path, mode) {
+        // Another process has removed it meanwhile.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(StoreError::file("closing to others", path)(e)),
+        Ok(()) => warn_owner(path, &meta),
     }
+    Ok(())
 }
 
-/// The narrower permissions that a file or folder of ours needs, if it has more than `mode`.
+/// The narrower permissions of a file or folder of ours that has more than `mode`.
 fn narrower_mode(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permissions>, StoreError> {
     let user = rustix::process::geteuid().as_raw();
     if meta.uid() != user {
@@ -157,7 +166,6 @@ fn narrower_mode(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permi
     Ok(wide.then(|| Permissions::from_mode(meta.mode() & mode)))
 }
 
-/// Warns the owner: others may have read the file before.
 fn warn_owner(path: &Path, meta: &Metadata) {
     let (path, mode) = (path.display(), meta.mode() & 0o777);
     tracing::warn!(

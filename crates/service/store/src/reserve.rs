@@ -1,20 +1,17 @@
 //! Reserved room for necessary writes on a full disk.
 //!
 //! To use or destroy material, the ledger must record it durably, which takes some pages. A folder
-//! has a reserve file of that size, made before any material is stored. So the disk is full for new
+//! has a reserve file of that size, made before any material is stored: the disk is full for new
 //! material first, and stored material stays usable. If the disk has no room for the ledger, the
-//! reserve file is deleted, the ledger's log is written back and truncated, and the write is tried
-//! once more.
+//! reserve file is deleted, the ledger's log is truncated, and the write is tried once more.
 use crate::{StoreError, private};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Size of the reserve: more than the pages that a few dozen claims write before SQLite reuses its
 /// log.
 const RESERVE_BYTES: usize = 256 << 10;
-/// Byte that fills the reserve.
 const FILL: u8 = 0x55;
 
 /// The reserve file of a folder.
@@ -27,34 +24,28 @@ impl Reserve {
         Self { path: dir.join("reserve") }
     }
 
-    /// Closes the file to other users, as every file of the folder; its content is not secret.
+    /// Closes the file to other users, as every file of the folder.
     pub(crate) fn close_to_others(&self) -> Result<(), StoreError> {
         private::close_to_others(&self.path)
     }
 
-    /// Makes the reserve file, if it does not exist.
+    /// Makes the file, if it does not exist.
     pub(crate) fn allocate(&self) -> Result<(), StoreError> {
         if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() == RESERVE_BYTES as u64) {
             return Ok(());
         }
         self.release();
-        let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&self.path);
         // Not zeros: some file systems allocate no room for zeros.
-        let written =
-            opened.and_then(|mut file| file.write_all(&vec![FILL; RESERVE_BYTES]).and_then(|()| file.sync_all()));
-        match written {
+        let fill = vec![FILL; RESERVE_BYTES];
+        match private::write_new(&self.path, private::FILE_MODE, |file| file.write_all(&fill)) {
             // Another process is making it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => {
-                self.release();
-                Err(StoreError::file("holding room on the disk in", &self.path)(error))
-            }
-            Ok(()) => Ok(()),
+            result => result.map_err(StoreError::file("holding room on the disk in", &self.path)),
         }
     }
 
-    /// Runs `write`. If the disk is full, deletes the reserve, shortens SQLite's log with `shrink`,
-    /// and runs `write` again.
+    /// Runs `write`, and if the disk is full, once more without the reserve and with SQLite's log
+    /// shortened by `shrink`.
     pub(crate) fn retry_with_reserve<T>(
         &self,
         shrink: impl Fn(),
@@ -111,25 +102,18 @@ mod tests {
         let size = || fs::metadata(dir.path().join("reserve")).map_or(0, |meta| meta.len());
         reserve.allocate().unwrap();
         assert_eq!(size(), RESERVE_BYTES as u64);
-        let full = || StoreError::File {
-            doing: "writing",
-            path: dir.path().into(),
-            source: io::ErrorKind::StorageFull.into(),
-        };
+        let full = || StoreError::file("writing", dir.path())(io::ErrorKind::StorageFull.into());
         let runs = Cell::new(0);
-        let second = reserve.retry_with_reserve(
-            || (),
-            || {
-                runs.set(runs.get() + 1);
-                if size() == 0 { Ok(runs.get()) } else { Err(full()) }
-            },
-        );
-        assert_eq!(second.unwrap(), 2);
-        assert!(is_full(&reserve.retry_with_reserve(|| (), || Err::<(), _>(full())).unwrap_err()), "not for ever");
+        let write = || {
+            runs.set(runs.get() + 1);
+            if size() == 0 { Ok(runs.get()) } else { Err(full()) }
+        };
+        assert_eq!(reserve.retry_with_reserve(|| (), write).unwrap(), 2);
+        assert!(is_full(&reserve.retry_with_reserve(|| (), || Err::<(), _>(full())).unwrap_err()));
         reserve.allocate().unwrap();
-        let result = reserve
-            .retry_with_reserve(|| (), || Err::<(), _>(StoreError::NoMaterial(tacit_ids::MaterialId::numbered(1))));
+        let other = || Err::<(), _>(StoreError::NoMaterial(tacit_ids::MaterialId::numbered(1)));
+        let result = reserve.retry_with_reserve(|| (), other);
         assert!(matches!(result, Err(StoreError::NoMaterial(_))));
-        assert_eq!(size(), RESERVE_BYTES as u64, "kept where the disk is not full");
+        assert_eq!(size(), RESERVE_BYTES as u64);
     }
 }

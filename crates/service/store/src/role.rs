@@ -1,6 +1,6 @@
 //! Roles: what the holder of a certificate may do at a server. The certificate's subject states the
 //! role (organisational unit, 2.5.4.11; the owner of a helper as organisation, 2.5.4.10), so the CA
-//! decides it. Use this only on certificates that TLS has verified as signed by our CA.
+//! decides it. Only for certificates that TLS has verified as signed by our CA.
 use crate::x509::decode;
 use std::fmt;
 use tacit_foreign::text::within;
@@ -55,9 +55,8 @@ impl Role {
     }
 }
 
-/// The common name of a certificate (DER), for display only: in one line, without terminal control
-/// characters; `None` if there is none. Holders are identified by the fingerprint, never by this
-/// name.
+/// The common name of a certificate (DER), in one line, without terminal control characters; `None`
+/// if there is none. For display only: the fingerprint identifies holders.
 #[must_use]
 pub fn common_name(certificate: &[u8]) -> Option<String> {
     let certificate = decode(certificate)?;
@@ -65,7 +64,6 @@ pub fn common_name(certificate: &[u8]) -> Option<String> {
     Some(within(name, LONGEST_NAME)).filter(|name| !name.trim().is_empty())
 }
 
-/// The owner of a helper.
 fn helper_owner(certificate: &Certificate) -> Option<ClientId> {
     let texts = subject_texts(certificate, ORGANIZATION_NAME);
     let [owner] = texts.as_slice() else { return None };
@@ -83,7 +81,6 @@ impl fmt::Display for Role {
     }
 }
 
-/// The texts of one kind in a certificate's subject.
 fn subject_texts(certificate: &Certificate, wanted: ObjectIdentifier) -> Vec<&[u8]> {
     let attributes = certificate.tbs_certificate().subject().iter().filter(|pair| pair.oid == wanted);
     let texts = attributes.filter(|pair| [Tag::Utf8String, Tag::PrintableString].contains(&pair.value.tag()));
@@ -106,15 +103,21 @@ mod tests {
 
     #[test]
     fn the_unit_of_the_subject_decides_and_nothing_else() {
-        assert_eq!(Role::of(&certificate(Some(OPERATOR), "ada")), Role::Operator);
-        for (unit, name) in [(None, "ada"), (Some("tacit-operators"), "ada"), (None, OPERATOR), (Some(""), OPERATOR)] {
-            assert_eq!(Role::of(&certificate(unit, name)), Role::Client, "{unit:?} {name}");
+        for (unit, name, role) in [
+            (Some(OPERATOR), "ada", Role::Operator),
+            (None, "ada", Role::Client),
+            (Some("tacit-operators"), "ada", Role::Client),
+            (None, OPERATOR, Role::Client),
+            (Some(""), OPERATOR, Role::Client),
+        ] {
+            assert_eq!(Role::of(&certificate(unit, name)), role, "{unit:?} {name}");
         }
         // The issuer's unit does not count, only the subject's.
         let mut ca = CertificateParams::new(vec![]).unwrap();
         ca.distinguished_name.push(DnType::OrganizationalUnitName, OPERATOR);
-        let issuer = rcgen::CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
-        let signed = CertificateParams::new(vec![]).unwrap().signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
+        let key = || KeyPair::generate().unwrap();
+        let issuer = rcgen::CertifiedIssuer::self_signed(ca, key()).unwrap();
+        let signed = CertificateParams::new(vec![]).unwrap().signed_by(&key(), &issuer).unwrap();
         assert_eq!(Role::of(signed.der()), Role::Client);
     }
 

@@ -4,7 +4,6 @@
 //! nonce holds its number and whether it is the last, so chunks cannot be left out, repeated or
 //! moved. A file of any length needs one chunk of memory. ChaCha rather than AES, because a
 //! Raspberry Pi has no AES instructions, and software AES is slow or leaks through the cache.
-//! WireGuard's tunnels here already use the same crate.
 //!
 //! Each file has its own key, derived from the [`SealKey`] and 32 random bytes in its header, so
 //! nonces need not be unique across files. The whole header is associated data of every chunk: a
@@ -19,8 +18,8 @@
 //! Then follow, per chunk, the ciphertext and its tag of 16 bytes. Empty content is one empty
 //! chunk. Sealing does not hide sizes, times and names, and does not detect an older sealed file in
 //! the place of a newer one of the same kind and name. A model, a lowering and a secret are bound
-//! to the name of their file: one that was renamed, or put in the place of another, does not open.
-//! Version 0.1 left the name out: its files must be sealed anew (`tacit model seal`).
+//! to the name of their file and do not open under another. Version 0.1 left the name out: its
+//! files must be sealed anew (`tacit model seal`).
 mod file;
 mod key;
 mod stream;
@@ -39,7 +38,6 @@ use tacit_ids::MaterialId;
 
 const MAGIC: [u8; 8] = *b"TACITSEA";
 const VERSION: u32 = 1;
-/// Bytes of the header.
 const HEADER_BYTES: usize = 8 + 4 + 1 + 16 + 8 + 32 + 32;
 /// Bytes of content in a chunk; the last one may have fewer.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -58,7 +56,7 @@ pub enum Kind {
     Secret(FileName),
 }
 
-/// The name of a file, as stored in a header: a sealed file opens under this name only.
+/// The name of a file, as stored in a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileName([u8; 16]);
 
@@ -93,8 +91,7 @@ impl Kind {
         Self::Secret(FileName::of(path))
     }
 
-    /// The kind of a model owner's file, by its name: `*.lowered` is a lowered model, any other
-    /// name a model.
+    /// The kind of a model owner's file: `*.lowered` is a lowered model, any other a model.
     #[must_use]
     pub fn of_owner_file(path: &Path) -> Self {
         match path.extension() {

@@ -73,7 +73,6 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     &bytes[first..]
 }
 
-/// Returns the error for a text that is no serial number.
 fn not_a_serial(text: &str) -> NotASerial {
     NotASerial(text.chars().take(80).flat_map(char::escape_debug).collect())
 }

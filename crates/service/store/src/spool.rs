@@ -7,6 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use zeroize::Zeroizing;
 
 /// Bytes that are digested at a time.
+/// Bytes that are digested at a time.
 const PIECE: usize = 1 << 20;
 
 /// Default limit: larger material is read from disk while it is used.
@@ -20,8 +21,9 @@ pub enum Claimed {
     Spooled(u64, Box<dyn Read + Send>),
 }
 
-/// Writes material of a length that is known in advance into a file.
-pub(crate) struct Filling {
+/// Writes material of a length that is known in advance into a file, such as temporary material in
+/// one without a name. Seeking to the start begins it anew, with another key if it is sealed.
+pub struct Spool {
     output: Output,
     /// Bytes still to be written.
     remaining: u64,
@@ -52,26 +54,13 @@ impl Output {
     }
 }
 
-impl Filling {
+impl Spool {
     pub(crate) fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
         Ok(Self { output: Output::new(file, key, kind, bytes)?, remaining: bytes, key: key.cloned(), kind, bytes })
     }
 
-    /// Starts over from byte 0; sealed material gets another key.
-    pub(crate) fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        if position != SeekFrom::Start(0) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let mut file = self.output.file().try_clone()?;
-        file.set_len(0)?;
-        file.rewind()?;
-        self.output = Output::new(file, self.key.as_ref(), self.kind, self.bytes)?;
-        self.remaining = self.bytes;
-        Ok(0)
-    }
-
-    /// Returns the complete file and the digest of its content.
-    pub(crate) fn finish(self) -> io::Result<(File, [u8; 32])> {
+    /// The complete file and its digest.
+    pub(crate) fn complete(self) -> io::Result<(File, [u8; 32])> {
         if self.remaining > 0 {
             let what = format!("{} bytes fewer than announced were written", self.remaining);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -82,9 +71,33 @@ impl Filling {
         };
         Ok((output.inner, *output.hasher.finalize().as_bytes()))
     }
+
+    /// Returns what was written, from its beginning.
+    ///
+    /// # Errors
+    /// [`StoreError::Spool`]: the content is incomplete, or the disk fails.
+    pub fn finish(self) -> Result<Box<dyn Read + Send>, StoreError> {
+        let (key, kind) = (self.key.clone(), self.kind);
+        let (file, _) = self.complete().map_err(StoreError::Spool)?;
+        contents(file, key.as_ref(), kind).map_err(|fault| StoreError::Spool(io::Error::other(fault)))
+    }
 }
 
-impl Write for Filling {
+impl Seek for Spool {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        if position != SeekFrom::Start(0) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut file = self.output.file().try_clone()?;
+        file.set_len(0)?;
+        file.rewind()?;
+        self.output = Output::new(file, self.key.as_ref(), self.kind, self.bytes)?;
+        self.remaining = self.bytes;
+        Ok(0)
+    }
+}
+
+impl Write for Spool {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.remaining {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more bytes than announced were written"));
@@ -114,7 +127,7 @@ pub(crate) fn contents(mut file: File, key: Option<&SealKey>, kind: Kind) -> Res
     })
 }
 
-/// The digest of a file, as [`Filling`] computes it.
+/// The digest of a file, as [`Spool`] computes it.
 pub(crate) fn digest(file: &mut File) -> io::Result<blake3::Hash> {
     let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
     loop {
@@ -125,43 +138,7 @@ pub(crate) fn digest(file: &mut File) -> io::Result<blake3::Hash> {
     }
 }
 
-/// Temporary material of one process, in a file without a name. Seeking to the start begins it
-/// anew.
-pub struct Spool(Filling);
-
-impl Spool {
-    pub(crate) fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
-        Filling::new(file, key, kind, bytes).map(Self)
-    }
-
-    /// Returns what was written, from its beginning.
-    ///
-    /// # Errors
-    /// [`StoreError::Spool`]: the content is incomplete, or the disk fails.
-    pub fn finish(self) -> Result<Box<dyn Read + Send>, StoreError> {
-        let (key, kind) = (self.0.key.clone(), self.0.kind);
-        let (file, _) = self.0.finish().map_err(StoreError::Spool)?;
-        contents(file, key.as_ref(), kind).map_err(|fault| StoreError::Spool(io::Error::other(fault)))
-    }
-}
-
-impl Write for Spool {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl Seek for Spool {
-    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        self.0.seek(position)
-    }
-}
-
-/// Computes the digest of everything that passes through.
+/// Digests everything that passes through.
 pub(crate) struct Digesting<T> {
     pub(crate) inner: T,
     pub(crate) hasher: blake3::Hasher,

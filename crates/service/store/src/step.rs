@@ -1,6 +1,6 @@
 //! Steps of the store at which a test can stop it.
 
-/// A finished step of the store's work; the next one has not begun.
+/// A finished step of the store's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// `put`: the id is reserved; there is no file.

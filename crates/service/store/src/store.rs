@@ -15,19 +15,17 @@
 //! leaves material that is ready and unused, or material that can never be used. Recovery runs when
 //! a folder is opened that no other process uses.
 //!
-//! A claim costs three syncs and reading the file, and is part of the online phase. Measured once
-//! for 1 MiB, with six busy processes on two cores of an AMD EPYC and ext4 on a virtual disk:
-//! median 8 ms, best 2.2 ms (sealed 10 and 4.9 ms), where one sync of 4 KiB alone took 7 ms; on
-//! tmpfs, where a sync costs nothing, 1.2 ms. Large material is bound by reading and hashing: 50
-//! MiB took 380 ms there.
+//! A claim costs three syncs and reading and hashing the file, and is part of the online phase.
+//! Measured once on two busy cores of an AMD EPYC: 1 MiB took a median of 8 ms on ext4 on a virtual
+//! disk (sealed 10 ms), where one sync of 4 KiB alone took 7 ms, and 1.2 ms on tmpfs; 50 MiB took
+//! 380 ms on tmpfs.
 //!
 //! The existence of a file proves nothing. A file that was copied back after its use, or invented,
 //! is never granted, listed or counted, and the next recovery removes it. Restoring an old copy of
 //! the whole folder, its ledger included, defeats all this, sealed or not (see the threat model).
 //!
 //! Each party's row names the other party's folder that has the other half ([`Store::folder`]).
-//! When the parties connect, each can destroy exactly the halves that the other has lost: a client
-//! may have several folders, and a folder may have material of several servers.
+//! When the parties connect, each can destroy exactly the halves that the other has lost.
 mod pick;
 mod put;
 
@@ -69,8 +67,7 @@ pub struct Store {
 impl Store {
     /// Opens or makes the folder for one party's halves, sealed if there is a key: party and
     /// sealing are fixed when it is made. Closes folder and files to other users. If no other
-    /// process uses the folder, burns material that a crash left claimed, and removes unfinished
-    /// material.
+    /// process uses the folder, settles what a crash left.
     ///
     /// # Errors
     /// [`StoreError::NotPrivate`]: the folder is a link or another user's;
@@ -86,16 +83,13 @@ impl Store {
     /// # Errors
     /// As [`open`](Self::open), and [`StoreError::NoFolder`].
     pub fn open_existing(dir: &Path, key: Option<SealKey>) -> Result<Self, StoreError> {
-        if !Ledger::is_in(dir) {
-            return Err(StoreError::NoFolder(dir.to_owned()));
-        }
-        let Some(party) = party_in(dir) else { return Err(StoreError::NoFolder(dir.to_owned())) };
+        let party = if Ledger::is_in(dir) { party_in(dir) } else { None };
+        let party = party.ok_or_else(|| StoreError::NoFolder(dir.to_owned()))?;
         let dir = material_folder(dir, party)?.path().to_owned();
         Self::open_with(dir, None, key, Steps::default())
     }
 
-    /// As [`open`](Self::open); calls `hook` between the steps of every change of the folder,
-    /// recovery included.
+    /// As [`open`](Self::open); calls `hook` between the steps of every change, recovery included.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -112,12 +106,11 @@ impl Store {
 
     fn open_with(dir: PathBuf, party: Option<Party>, key: Option<SealKey>, steps: Steps) -> Result<Self, StoreError> {
         let path = dir.join("lock");
-        let (lock, alone) = match FileLock::try_exclusive(private::made_file(&path)?)
-            .map_err(StoreError::file("locking", &path))?
-        {
+        let failed = || StoreError::file("locking", &path);
+        let (lock, alone) = match FileLock::try_exclusive(private::made_file(&path)?).map_err(failed())? {
             Some(lock) => (lock, true),
             // Waits for a process that runs recovery.
-            None => (FileLock::shared(private::made_file(&path)?).map_err(StoreError::file("locking", &path))?, false),
+            None => (FileLock::shared(private::made_file(&path)?).map_err(failed())?, false),
         };
         let ledger = Ledger::open(&dir, party, key.as_ref())?;
         let reserve = Reserve::new(&dir);
@@ -141,7 +134,7 @@ impl Store {
         self.ledger.folder()
     }
 
-    /// Path of the folder.
+    /// Its path.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -181,8 +174,8 @@ impl Store {
         self.reserve(id, binding, origin, None)?.put(material)
     }
 
-    /// Claims material for its single use. It is claimed and burnt, durably, when this returns,
-    /// except with [`StoreError::NoMaterial`] and [`StoreError::WrongBinding`].
+    /// Claims material for its single use. It is burnt, durably, when this returns, except with
+    /// [`StoreError::NoMaterial`] and [`StoreError::WrongBinding`].
     ///
     /// # Errors
     /// [`StoreError::Burnt`] on any second claim, [`StoreError::NoMaterial`],
@@ -206,7 +199,7 @@ impl Store {
         })
     }
 
-    /// As [`claim`](Self::claim), with what `load` makes of the file. Burns the material even if
+    /// As [`claim`](Self::claim), with what `load` makes of the file; burns the material even if
     /// `load` fails.
     fn claim_with<T>(
         &self,
@@ -221,8 +214,8 @@ impl Store {
         material
     }
 
-    /// Returns temporary space on this folder's disk for unstored material: it has no row and no
-    /// file name, and is deleted when the process ends.
+    /// Temporary space on this folder's disk: it has no row and no file name, and is deleted when
+    /// the process ends.
     ///
     /// # Errors
     /// [`StoreError::File`].
@@ -251,8 +244,7 @@ impl Store {
         self.ledger.list(Which::Client(client))
     }
 
-    /// Counts materials by state. Takes time in proportion to all ids ever used: some milliseconds
-    /// for a million.
+    /// Counts materials by state: some milliseconds for a million ids ever used.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -268,7 +260,7 @@ impl Store {
         // Orders are read first: an order that is fulfilled meanwhile is then among the ready ones.
         let ordered = self.ledger.ordered()?.into_iter().map(|order| order.id);
         let live = self.ledger.live()?.into_iter();
-        let unused = live.filter_map(|(id, state)| matches!(state, State::Ready | State::Generating).then_some(id));
+        let unused = live.filter(|(_, state)| matches!(state, State::Ready | State::Generating)).map(|(id, _)| id);
         Ok(ordered.chain(unused).collect())
     }
 
@@ -296,7 +288,7 @@ impl Store {
         self.ledger.end_orders(ids)
     }
 
-    /// Destroys those of these ids that are ready, of one client or any; returns the destroyed ids.
+    /// Destroys those of these ids that are ready, of one client or any; returns them.
     ///
     /// # Errors
     /// [`StoreError::File`], [`StoreError::Ledger`]; some may be destroyed then, and none can be
@@ -310,7 +302,7 @@ impl Store {
         Ok(claimed)
     }
 
-    /// Records that ready material of these ids is wanted now, which delays its expiry.
+    /// Records that ready material is wanted now, which delays its expiry.
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
@@ -357,7 +349,7 @@ impl Store {
         Ok(self.discard(&old, None)?.len())
     }
 
-    /// Runs a write about existing material, using the reserved room if the disk is full.
+    /// Runs a write, using the reserved room if the disk is full.
     fn retry_with_reserve<T>(&self, write: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.reserve.retry_with_reserve(|| self.ledger.shrink(), write)
     }
@@ -415,7 +407,6 @@ impl Store {
         spool::contents(file, self.key.as_ref(), Kind::Material(id)).map_err(|fault| self.unreadable(id, fault))
     }
 
-    /// The error for a file of material that does not open.
     fn unreadable(&self, id: MaterialId, fault: SealFault) -> StoreError {
         match fault {
             SealFault::Io(e) => StoreError::file("reading material", &self.path(id))(e),
@@ -492,7 +483,6 @@ fn check_digest(id: MaterialId, digest: blake3::Hash, stored: &Stored) -> Result
     Ok(())
 }
 
-/// Makes a file for material.
 fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(private::FILE_MODE).open(path)
 }

@@ -1,8 +1,6 @@
 //! Uploads: data that clients send a server once, such as switching keys. They are files in the
 //! material folder that grow as bytes arrive, and rows of the ledger, which stay when the files are
-//! deleted.
-//!
-//! The writer must check the content of a file: it is neither secret nor limited to one use.
+//! deleted. Their writer must check their content, which is neither secret nor limited to one use.
 use crate::file_lock::FileLock;
 use crate::ledger::now;
 use crate::managed::hex_stem;
@@ -26,7 +24,7 @@ const UNFINISHED: &str = "part";
 pub struct Upload {
     /// The client's name for it.
     pub name: [u8; 32],
-    /// The client that sent it.
+    /// The client that sends it.
     pub client: ClientId,
     /// Digest of its plan.
     pub plan: [u8; 32],
@@ -68,11 +66,11 @@ fn file_name(client: ClientId, plan: &[u8; 32], name: &[u8; 32]) -> String {
 
 impl Store {
     /// Returns the file of a client's upload of `bytes` bytes, and whether
-    /// [`set_upload_complete`](Self::set_upload_complete) has recorded it as complete. Begins the
-    /// upload if there is none and the client then has at most `max_bytes` bytes. Records that it is
-    /// used now. Until it is complete the file has another name. The process that has the file open
-    /// must lock it. The process that has made it must call `set_upload_complete` before the file
-    /// grows: a file that was deleted meanwhile would otherwise grow uncounted.
+    /// [`set_upload_complete`](Self::set_upload_complete) has recorded it as complete; until then
+    /// the file has another name. Begins the upload if there is none and the client then has at
+    /// most `max_bytes` bytes. Records that it is used now. Whoever has the file open must lock it.
+    /// Whoever has made it must call `set_upload_complete` before it grows: a file that was deleted
+    /// meanwhile would otherwise grow uncounted.
     ///
     /// # Errors
     /// [`StoreError::NoRoom`], [`StoreError::File`], [`StoreError::Ledger`].
@@ -167,14 +165,13 @@ impl Store {
         Ok(self.end_uploads(oldest.map_or(&[], slice::from_ref), Ended::Expired)? > 0)
     }
 
-    /// Whether no process has the file open, and so locked.
+    /// Whether no process has the file open.
     fn is_idle(&self, upload: &Upload) -> bool {
         let path = self.dir().join(FOLDER).join(file_name(upload.client, &upload.plan, &upload.name));
         !is_held(&path) && !is_held(&path.with_extension(UNFINISHED))
     }
 
-    /// Deletes files of uploads that have ended, while no other process uses the folder. Leaves
-    /// files that the ledger never knew.
+    /// Deletes files of uploads that have ended, while no other process uses the folder.
     pub(crate) fn sweep_uploads(&self) -> Result<(), StoreError> {
         let folder = self.dir().join(FOLDER);
         let listing = match fs::read_dir(&folder) {
@@ -206,25 +203,23 @@ fn is_upload(path: &Path) -> bool {
     has_name && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
-/// Whether another holder has a file open.
 fn is_held(path: &Path) -> bool {
     File::open(path).and_then(FileLock::try_exclusive).is_ok_and(|lock| lock.is_none())
 }
 
+/// Both names that the file of an upload may have.
 /// Returns both names that the file of an upload may have.
 fn files(folder: &Path, client: ClientId, plan: &[u8; 32], name: &[u8; 32]) -> [PathBuf; 2] {
     let path = folder.join(file_name(client, plan, name));
     [path.with_extension(UNFINISHED), path]
 }
 
-/// Deletes a file under either name.
 fn remove_both(path: &Path) -> Result<(), StoreError> {
     remove(&path.with_extension(UNFINISHED))?;
     remove(path)
 }
 
-/// Deletes a file and frees its space at once, even if a connection has it open: that space would
-/// count for no client.
+/// Deletes a file and frees its space at once, even if a connection has it open.
 fn remove(path: &Path) -> Result<(), StoreError> {
     let removed = File::options().write(true).open(path).and_then(|file| {
         fs::remove_file(path)?;
@@ -245,6 +240,12 @@ mod tests {
     const BOB: ClientId = ClientId([2; 32]);
     const PLAN: [u8; 32] = [3; 32];
 
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        (dir, store)
+    }
+
     fn place(store: &Store, client: ClientId, name: u8, bytes: u64) -> Result<(PathBuf, bool), StoreError> {
         store.open_upload(client, &PLAN, &[name; 32], bytes, 100, true)
     }
@@ -253,28 +254,32 @@ mod tests {
         store.uploads().unwrap().iter().map(|u| (u.name[0], u.is_whole)).collect()
     }
 
+    fn delete(store: &Store, client: ClientId) -> usize {
+        let which: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == client).collect();
+        store.end_uploads(&which, Ended::Deleted).unwrap()
+    }
+
     #[test]
     fn uploads_are_kept_within_a_quota_and_the_ledger_says_how_they_ended() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (dir, store) = store();
         let (path, is_whole) = place(&store, ALICE, 7, 60).unwrap();
+        let part = path.with_extension("part");
         assert!(!is_whole);
         assert!(!path.exists());
-        fs::write(path.with_extension("part"), b"some").unwrap();
+        fs::write(&part, b"some").unwrap();
         assert!(matches!(place(&store, ALICE, 8, 41), Err(StoreError::NoRoom { held: 60, most: 100 })));
-        let (bobs_path, _) = place(&store, BOB, 7, 100).unwrap();
-        assert_ne!(path, bobs_path, "one name, two clients");
-        fs::rename(path.with_extension("part"), &path).unwrap();
-        store.set_upload_complete(ALICE, &PLAN, &[7; 32], true).unwrap();
+        assert_ne!(path, place(&store, BOB, 7, 100).unwrap().0);
+        fs::rename(part, &path).unwrap();
+        let complete = || store.set_upload_complete(ALICE, &PLAN, &[7; 32], true).unwrap();
+        complete();
         assert_eq!(place(&store, ALICE, 7, 60).unwrap(), (path.clone(), true));
         assert_eq!(states(&store), [(7, true), (7, false)]);
         // An upload of another length begins anew.
         assert!(matches!(place(&store, ALICE, 7, 101), Err(StoreError::NoRoom { held: 0, most: 100 })));
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
-        store.set_upload_complete(ALICE, &PLAN, &[7; 32], true).unwrap();
+        complete();
         let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
-        assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 1);
-        assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 0);
+        assert_eq!([(); 2].map(|()| store.end_uploads(&bobs, Ended::Deleted).unwrap()), [1, 0]);
         assert_eq!(store.expire_uploads(Duration::from_secs(60)).unwrap(), 0);
         assert!(path.exists());
         assert_eq!(store.expire_uploads(Duration::ZERO).unwrap(), 1);
@@ -290,8 +295,7 @@ mod tests {
     /// Promised bytes count under any name; otherwise a client could fill the disk.
     #[test]
     fn one_name_for_two_plans_is_two_uploads() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (_dir, store) = store();
         let (large, _) = place(&store, ALICE, 7, 90).unwrap();
         let (plan, name) = (&[4; 32], &[7; 32]);
         let refused = store.open_upload(ALICE, plan, name, 20, 100, true);
@@ -301,60 +305,57 @@ mod tests {
         store.set_upload_complete(ALICE, plan, name, true).unwrap();
         assert_eq!(states(&store), [(7, false), (7, true)]);
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
-        assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 2);
+        assert_eq!(delete(&store, ALICE), 2);
     }
 
     /// Otherwise the runs of a client that stores no secrets would use up its share.
     #[test]
     fn what_ended_runs_have_sent_makes_way_if_nobody_uses_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (_dir, store) = store();
         place(&store, ALICE, 1, 10).unwrap();
         place(&store, BOB, 1, 10).unwrap();
         let [used, _] = [2, 3].map(|name| store.open_upload(ALICE, &PLAN, &[name; 32], 10, 100, false).unwrap().0);
         let open = File::create(&used).unwrap();
         open.lock().unwrap();
-        assert!(store.end_idle(ALICE).unwrap());
-        assert!(!store.end_idle(ALICE).unwrap());
+        let end_idle = || [(); 2].map(|()| store.end_idle(ALICE).unwrap());
+        assert_eq!(end_idle(), [true, false]);
         assert_eq!(states(&store), [(1, false), (1, false), (2, false)]);
         drop(open);
-        assert!(store.end_idle(ALICE).unwrap());
-        assert!(!store.end_idle(ALICE).unwrap());
+        assert_eq!(end_idle(), [true, false]);
         assert!(!used.exists());
     }
 
     #[test]
     fn what_is_deleted_frees_its_place_whoever_has_it_open_and_does_not_come_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (_dir, store) = store();
         let (path, _) = place(&store, ALICE, 7, 60).unwrap();
-        fs::write(path.with_extension("part"), b"some").unwrap();
-        let open = File::open(path.with_extension("part")).unwrap();
+        let part = path.with_extension("part");
+        fs::write(&part, b"some").unwrap();
+        let open = File::open(&part).unwrap();
         open.lock().unwrap();
-        assert_eq!(store.expire_uploads(Duration::ZERO).unwrap(), 0, "in use");
-        assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 1);
+        assert_eq!(store.expire_uploads(Duration::ZERO).unwrap(), 0);
+        assert_eq!(delete(&store, ALICE), 1);
         assert_eq!(open.metadata().unwrap().len(), 0);
         // A writer may make the files between the deletion of the row and that of the file.
         for is_whole in [false, true] {
-            fs::write(path.with_extension("part"), b"more").unwrap();
-            fs::write(&path, b"more").unwrap();
+            for path in [&part, &path] {
+                fs::write(path, b"more").unwrap();
+            }
             let result = store.set_upload_complete(ALICE, &PLAN, &[7; 32], is_whole);
             assert!(matches!(result, Err(StoreError::UploadEnded)), "{result:?}");
             assert!(!path.exists());
-            assert!(!path.with_extension("part").exists());
+            assert!(!part.exists());
         }
     }
 
     #[test]
     fn files_of_ended_rows_go_and_all_others_outlive_the_process() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), Party::Server, None).unwrap();
+        let (dir, store) = store();
         let (path, _) = place(&store, ALICE, 7, 60).unwrap();
         let part = path.with_extension("part");
         // The state after a crash between the deletion of the row and that of the file.
         let (ended_path, _) = place(&store, BOB, 7, 60).unwrap();
-        let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
-        store.end_uploads(&bobs, Ended::Deleted).unwrap();
+        delete(&store, BOB);
         let strangers = ["taxes.ods", "stray.part", &"0".repeat(64)].map(|name| path.with_file_name(name));
         for path in [&part, &ended_path].into_iter().chain(&strangers) {
             fs::write(path, b"some").unwrap();
@@ -363,7 +364,7 @@ mod tests {
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         assert!(part.exists());
         assert!(!ended_path.exists());
-        assert!(states(&store) == [(7, false)]);
-        assert!(strangers.iter().all(|path| path.exists()), "nothing that the ledger never knew");
+        assert_eq!(states(&store), [(7, false)]);
+        assert!(strangers.iter().all(|path| path.exists()));
     }
 }

@@ -82,7 +82,6 @@ mod tests {
         assert_eq!(late.until_utc(), "9999-12-31 23:59 UTC", "no certificate lasts longer");
     }
 
-    /// A certificate for some hosts and its key.
     fn certificate(hosts: &[String]) -> (Vec<u8>, KeyPair) {
         let mut params = CertificateParams::new(hosts).unwrap();
         params.not_before = date_time_ymd(2026, 11, 22) + Duration::from_secs(3661);

@@ -1,10 +1,11 @@
 //! Key files and their folders.
 use crate::seal::sync_folder;
 use crate::{FolderKind, ManagedFolder, StoreError, managed, private};
+use rcgen::KeyPair;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -17,7 +18,20 @@ const DOING: &str = "writing (an existing file is never overwritten)";
 pub(super) struct File {
     pub(super) name: String,
     pub(super) content: Zeroizing<String>,
-    pub(super) mode: u32,
+    mode: u32,
+}
+
+impl File {
+    /// `NAME.pem`, which all users may read.
+    pub(super) fn certificate(name: &str, pem: String) -> Self {
+        Self { name: format!("{name}.pem"), content: Zeroizing::new(pem), mode: 0o644 }
+    }
+
+    /// `NAME.key`.
+    pub(super) fn private_key(name: &str, key: &KeyPair) -> Self {
+        let content = Zeroizing::new(key.serialize_pem());
+        Self { name: format!("{name}.key"), content, mode: private::FILE_MODE }
+    }
 }
 
 /// Writes new files into a folder and marks it: all of them, or none.
@@ -60,7 +74,6 @@ fn is_key_file(path: &Path) -> bool {
     }
 }
 
-/// Reads the first line of a file.
 fn first_line(path: &Path) -> io::Result<String> {
     let mut start = Zeroizing::new(Vec::with_capacity(LINE));
     fs::File::open(path)?.take(LINE as u64).read_to_end(&mut start)?;
@@ -68,10 +81,9 @@ fn first_line(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(line).trim_end().to_owned())
 }
 
-/// Writes the files of a folder that does not exist or is empty. The files are made in a folder
-/// beside it, which is then renamed: if this process is killed, the target has none of them.
-/// `false` if that is impossible (a folder with content, a link, a mount point, or no right to its
-/// parent); nothing was done then.
+/// Writes the files into a folder that does not exist or is empty, made beside it and then renamed:
+/// if this process is killed, the target has none of them. `false`, with nothing done, if that is
+/// impossible (a folder with content, a link, a mount point, or no right to its parent).
 fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
     let dir: PathBuf = dir.components().collect();
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(false) };
@@ -93,8 +105,7 @@ fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
     let result = marked.and_then(|folder| write_all(folder.path(), files));
     let renamed = result.map(|()| fs::rename(&new_dir, &dir).is_ok());
     if !matches!(renamed, Ok(true)) {
-        // Removes the folder that could not be renamed; an error of the removal is ignored in
-        // favour of the first error.
+        // An error of the removal is ignored in favour of the first error.
         let _ = fs::remove_dir_all(&new_dir);
         return renamed;
     }
@@ -117,8 +128,7 @@ pub(super) fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
     let paths: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.name)).collect();
     for (count, (path, file)) in paths.iter().zip(files).enumerate() {
         if let Err(e) = write(path, file) {
-            // An incomplete set is useless; errors of its removal are ignored in favour of the
-            // first error.
+            // An incomplete set is useless; errors of its removal are ignored.
             paths[..count].iter().for_each(|path| drop(fs::remove_file(path)));
             return Err(StoreError::file(DOING, path)(e));
         }
@@ -127,7 +137,5 @@ pub(super) fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
 }
 
 pub(super) fn write(path: &Path, file: &File) -> io::Result<()> {
-    let mut output = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
-    let result = output.write_all(file.content.as_bytes()).and_then(|()| output.sync_all());
-    result.inspect_err(|_| drop(fs::remove_file(path)))
+    private::write_new(path, file.mode, |output| output.write_all(file.content.as_bytes()))
 }

@@ -1,5 +1,6 @@
 //! The last use of a folder. It reveals a clock that has jumped before any material expires by that
 //! clock.
+use super::schema::folder_of;
 use super::{Ledger, now};
 use crate::StoreError;
 use crate::clock::JUMP;
@@ -19,7 +20,6 @@ pub(super) struct LastUse {
 }
 
 impl LastUse {
-    /// The last use by an earlier process.
     pub(super) fn by_earlier_process(seconds: i64) -> Self {
         Self { seconds, noted: Instant::now(), is_own: false }
     }
@@ -31,19 +31,17 @@ impl LastUse {
 }
 
 impl Ledger {
-    /// Checks that the clock is close to its expected time, from the last use of the folder and the
-    /// time since in this process. Records the time if so.
+    /// Checks that the clock is close to its expected time. Records the time if so.
     pub(crate) fn check_clock(&self) -> Result<(), StoreError> {
         let (now, expected) = (now()?, self.last_use().expected());
         if now.abs_diff(expected) <= JUMP.as_secs() {
             return self.note_clock(now);
         }
-        let folder = self.path.parent().expect("a ledger's path is its folder and its name").to_owned();
+        let folder = folder_of(&self.path);
         let days = now.abs_diff(expected) / DAY;
         Err(StoreError::ClockJump { folder, days, way: if now > expected { "after" } else { "before" } })
     }
 
-    /// Accepts the clock, whatever the folder's last use.
     pub(crate) fn accept_clock(&self) -> Result<(), StoreError> {
         self.note_clock(now()?)
     }
@@ -51,9 +49,12 @@ impl Ledger {
     /// Records the clock's time unless the clock has jumped while this process runs.
     pub(crate) fn settle_clock(&self) -> Result<(), StoreError> {
         let is_own = self.last_use().is_own;
-        match is_own {
-            false => self.accept_clock(),
-            true => self.check_clock().or_else(|e| if e.is_of_clock() { Ok(()) } else { Err(e) }),
+        if !is_own {
+            return self.accept_clock();
+        }
+        match self.check_clock() {
+            Err(StoreError::ClockJump { .. }) => Ok(()),
+            result => result,
         }
     }
 

@@ -15,7 +15,7 @@ fn ordered_of(row: &Row<'_>) -> rusqlite::Result<Ordered> {
 }
 
 impl Ledger {
-    /// Records that material of these ids is ordered from a helper: all of them, or none.
+    /// Records that material is ordered from a helper: all of these ids, or none.
     pub(crate) fn order(&self, ids: &[MaterialId], binding: Binding, helper: ClientId) -> Result<(), StoreError> {
         let created = now()?;
         self.write(|tx| {
@@ -35,7 +35,6 @@ impl Ledger {
         self.read(|db| db.prepare(sql)?.query_map([], ordered_of)?.collect())
     }
 
-    /// Deletes orders.
     pub(crate) fn end_orders(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         self.write(|tx| {
             let mut delete = tx.prepare("DELETE FROM ordered WHERE id = ?")?;

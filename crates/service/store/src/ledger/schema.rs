@@ -82,17 +82,7 @@ const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-impl Party {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Server => "server",
-        }
-    }
-}
-
-/// Sets up a connection, makes the tables if there are none, and checks the key and, if given, the
-/// party.
+/// Sets up a connection, makes missing tables, and checks the key and, if given, the party.
 pub(super) fn prepare(
     db: &mut Connection,
     path: &Path,
@@ -108,7 +98,7 @@ pub(super) fn prepare(
         db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(ledger_error(path))?;
     if mode != "wal" {
         let what = format!("SQLite cannot use WAL here (it uses `{mode}`): choose a folder on a local disk");
-        return Err(StoreError::ForeignLedger { path: path.to_owned(), what });
+        return Err(foreign(path, what));
     }
     db.pragma_update(None, "synchronous", "FULL").map_err(ledger_error(path))?;
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(ledger_error(path))?;
@@ -137,12 +127,10 @@ fn check_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
     }
 }
 
-/// Reads a number that SQLite keeps about a database.
 fn pragma(db: &Connection, name: &str, path: &Path) -> Result<i32, StoreError> {
     db.pragma_query_value(None, name, |row| row.get(0)).map_err(ledger_error(path))
 }
 
-/// Returns the error for a database that is no ledger of this program.
 fn foreign(path: &Path, what: String) -> StoreError {
     StoreError::ForeignLedger { path: path.to_owned(), what }
 }
@@ -181,8 +169,8 @@ fn last_used(tx: &Transaction<'_>, now: i64) -> rusqlite::Result<i64> {
     Ok(last_use)
 }
 
-/// Checks that the folder holds this party's halves. A folder with both parties' halves would undo
-/// the privacy that they give.
+/// Checks that the folder holds this party's halves: both parties' halves together would undo the
+/// privacy that they give.
 fn check_party(db: &Connection, party: Option<Party>, path: &Path) -> Result<(), StoreError> {
     let Some(party) = party else { return Ok(()) };
     let actual: String = db.query_row("SELECT party FROM folder", [], |row| row.get(0)).map_err(ledger_error(path))?;
@@ -207,7 +195,6 @@ fn check_key(tx: &Transaction<'_>, key: Option<&SealKey>, path: &Path) -> Result
     }
 }
 
-/// The folder of a ledger.
-fn folder_of(path: &Path) -> PathBuf {
+pub(super) fn folder_of(path: &Path) -> PathBuf {
     path.parent().expect("a ledger's path is its folder and its name").to_owned()
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 
-/// A ledger with `burnt` used ids and some ready material.
 fn with_burnt(dir: &Path, burnt: u32) -> Ledger {
     let ledger = Ledger::open(dir, Some(Party::Server), None).unwrap();
     let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
@@ -45,19 +44,18 @@ fn steps(ledger: &Ledger) -> Vec<(&'static str, u64)> {
         ("claim again", &|| assert!(matches!(ledger.claim(id, OWNER), Err(StoreError::Burnt(_))))),
         ("recover", &|| ledger.release_unfinished().unwrap()),
     ];
-    let counted = |(name, run): (&'static str, &dyn Fn())| {
+    work.map(|(name, run)| {
         counter.store(0, Ordering::Relaxed);
         run();
         (name, counter.load(Ordering::Relaxed))
-    };
-    work.into_iter().map(counted).collect()
+    })
+    .into()
 }
 
 #[test]
 fn used_ids_cost_nothing_whatever_is_asked() {
-    let (few, many) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (few, many) = (with_burnt(few.path(), 10), with_burnt(many.path(), 100_000));
-    let (few, many) = (steps(&few), steps(&many));
+    let steps = |burnt| steps(&with_burnt(tempfile::tempdir().unwrap().path(), burnt));
+    let (few, many) = (steps(10), steps(100_000));
     assert!(few.iter().all(|(_, n)| *n > 0), "the steps are counted: {few:?}");
     assert_eq!(few, many);
 }

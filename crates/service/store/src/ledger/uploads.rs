@@ -21,7 +21,7 @@ fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
 const COLUMNS: &str = "SELECT name, client, plan, bytes, state, created, used, lasts FROM upload INDEXED BY kept_upload
      WHERE state IN ('partial', 'whole')";
 
-/// Selects a client's upload by plan and name, unless it has ended.
+/// A client's upload of this plan and name that has not ended.
 const THIS: &str = "client = :client AND plan = :plan AND name = :name AND state IN ('partial', 'whole')";
 
 impl Ledger {

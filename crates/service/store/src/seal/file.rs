@@ -2,10 +2,9 @@
 use super::stream::Expected;
 use super::{Kind, MAGIC, Reader, SealFault, SealKey, VERSION, Writer, is_sealed, sealed_bytes};
 use crate::StoreError;
-use crate::private::{FILE_MODE, close_to_others, new_name};
-use std::fs::{self, File, OpenOptions};
+use crate::private::{FILE_MODE, close_to_others, replace, write_new};
+use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -16,10 +15,7 @@ use zeroize::Zeroizing;
 /// [`StoreError::NotReplaced`]: the existing file is of another kind; [`StoreError::File`].
 pub fn write_file(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> Result<(), StoreError> {
     check_replaced(path, kind, content)?;
-    let temporary = new_name(path);
-    let result = write_part(&temporary, kind, key, content)
-        .and_then(|()| fs::rename(&temporary, path).inspect_err(|_| drop(fs::remove_file(&temporary))));
-    result.map_err(StoreError::file("writing", path))?;
+    replace(path, |path| write_new(path, FILE_MODE, |file| write_content(file, kind, key, content)))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     sync_folder(folder)
 }
@@ -46,10 +42,15 @@ fn is_alike(path: &Path, kind: Kind, content: &[u8]) -> io::Result<bool> {
         return Ok(true);
     }
     // The first bytes of a plain file tell its kind.
-    let mut start = Vec::with_capacity(MAGIC.len());
-    let file = File::open(path)?;
-    file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    let start = beginning(File::open(path)?, MAGIC.len())?;
     Ok(start.len() == MAGIC.len() && content.starts_with(&start))
+}
+
+/// Reads the first `len` bytes, or fewer if there are no more.
+fn beginning(source: impl Read, len: usize) -> io::Result<Vec<u8>> {
+    let mut start = Vec::with_capacity(len);
+    source.take(len as u64).read_to_end(&mut start)?;
+    Ok(start)
 }
 
 /// Makes changes of a folder's entries durable.
@@ -61,8 +62,8 @@ pub fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     synced.map_err(StoreError::file("syncing", folder))
 }
 
-/// Whether a file is a regular one whose header says that it was sealed as `kind`, or an unfinished
-/// one that is cut short inside such a header. Needs no key and does not check the content.
+/// Whether a file is a regular one whose header says that it was sealed as `kind`, or one that is
+/// cut short inside such a header. Needs no key and does not check the content.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -74,24 +75,15 @@ pub fn is_sealed_as(path: &Path, kind: Kind) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(false);
     }
-    let mut start = Vec::with_capacity(wanted.len());
-    File::open(path)?.take(wanted.len() as u64).read_to_end(&mut start)?;
-    Ok(wanted.starts_with(&start))
+    Ok(wanted.starts_with(&beginning(File::open(path)?, wanted.len())?))
 }
 
-/// If a path is one that [`write_file`] gives an unfinished file: the path of the finished file.
+/// The path of the finished file, if [`write_file`] gives unfinished ones such a path.
 #[must_use]
 pub fn unfinished_of(path: &Path) -> Option<PathBuf> {
     let (rest, number) = path.file_name()?.to_str()?.strip_suffix(".part")?.rsplit_once('.')?;
     let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'-');
     is_number.then(|| path.with_file_name(rest))
-}
-
-fn write_part(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
-    let result = write_content(&mut file, kind, key, content).and_then(|()| file.sync_all());
-    // A partial file is useless; an error of its removal is ignored in favour of the first error.
-    result.inspect_err(|_| drop(fs::remove_file(path)))
 }
 
 /// Writes content, sealed if there is a key.
@@ -106,9 +98,8 @@ fn write_content(mut output: impl Write, kind: Kind, key: Option<&SealKey>, cont
     }
 }
 
-/// Reads a file of at most `limit` bytes of content, sealed or not. A sealed one is recognized and
-/// needs the key. With a key, a plain file is refused: it may have been put in the place of a
-/// sealed one.
+/// Reads a file of at most `limit` bytes of content. A sealed one needs the key. With a key, a
+/// plain file is refused: it may have been put in the place of a sealed one.
 ///
 /// # Errors
 /// [`StoreError::KeyNeeded`], [`StoreError::Plain`], [`StoreError::WrongKey`],
@@ -138,9 +129,8 @@ pub fn read_own_file(
     limit: u64,
 ) -> Result<Zeroizing<Vec<u8>>, StoreError> {
     close_to_others(path)?;
-    let mut start = Vec::with_capacity(MAGIC.len());
-    let file = File::open(path).map_err(StoreError::file("reading", path))?;
-    file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(StoreError::file("reading", path))?;
+    let start = File::open(path).and_then(|file| beginning(file, MAGIC.len()));
+    let start = start.map_err(StoreError::file("reading", path))?;
     if key.is_some() && !is_sealed(&start) {
         return Err(StoreError::NotSealed(path.to_owned()));
     }
@@ -154,10 +144,10 @@ pub fn read_own_file(
 /// [`StoreError::KeyNeeded`], [`StoreError::Plain`], [`StoreError::WrongKey`],
 /// [`StoreError::Sealed`], [`StoreError::File`].
 pub fn open_file(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(Box<dyn Read>, u64), StoreError> {
-    let opened = open_any(path, key, Expected::Name(kind))?;
-    match (key, opened) {
-        (Some(_), OpenedFile { is_sealed: false, .. }) => Err(StoreError::Plain(path.to_owned())),
-        (_, OpenedFile { content, bytes, .. }) => Ok((content, bytes)),
+    let OpenedFile { content, bytes, is_sealed } = open_any(path, key, Expected::Name(kind))?;
+    match key {
+        Some(_) if !is_sealed => Err(StoreError::Plain(path.to_owned())),
+        _ => Ok((content, bytes)),
     }
 }
 
@@ -171,7 +161,6 @@ pub fn open_renamed(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(B
     Ok((opened.content, opened.bytes))
 }
 
-/// An opened file.
 struct OpenedFile {
     content: Box<dyn Read>,
     bytes: u64,
@@ -181,8 +170,7 @@ struct OpenedFile {
 fn open_any(path: &Path, key: Option<&SealKey>, expected: Expected) -> Result<OpenedFile, StoreError> {
     let mut file = tacit_foreign::file::open(path).map_err(StoreError::file("reading", path))?;
     let len = file.metadata().map_err(StoreError::file("reading", path))?.len();
-    let mut start = Vec::with_capacity(MAGIC.len());
-    (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start).map_err(StoreError::file("reading", path))?;
+    let start = beginning(&mut file, MAGIC.len()).map_err(StoreError::file("reading", path))?;
     let sealed = is_sealed(&start);
     let source = Cursor::new(start).chain(file);
     if !sealed {
@@ -199,7 +187,7 @@ fn open_any(path: &Path, key: Option<&SealKey>, expected: Expected) -> Result<Op
     Ok(OpenedFile { content: Box::new(reader), bytes: content, is_sealed: true })
 }
 
-/// Reads all of a sealed file of `len` bytes. Allocates no memory by the mere claim of its header.
+/// Reads all of a sealed file of `len` bytes. Allocates nothing by the mere claim of its header.
 pub(crate) fn read_sealed<R: Read>(mut reader: Reader<R>, len: u64) -> Result<Zeroizing<Vec<u8>>, SealFault> {
     let expected = sealed_bytes(reader.content_bytes());
     if len < expected {

@@ -17,8 +17,7 @@ const MAX_KEY_BYTES: u64 = 4096;
 /// The key that seals files: 32 bytes, derived with BLAKE3 from at least 16 bytes of the user's.
 ///
 /// The derivation is fast and does not strengthen a weak passphrase: give random bytes, such as
-/// `head -c 32 /dev/urandom | base64`. Line ends after the key are ignored, so the same text gives
-/// the same key from a file, a variable or a command.
+/// `head -c 32 /dev/urandom | base64`. Line ends after the key are ignored.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct SealKey([u8; 32]);
 
@@ -48,10 +47,9 @@ impl SealKey {
     /// [`StoreError::SealKey`]: the variable is not set or holds fewer than 16 bytes.
     pub fn from_env(name: &str) -> Result<Self, StoreError> {
         let origin = format!("environment variable {name}");
-        let value = env::var_os(name).map(|v| Zeroizing::new(v.into_vec()));
-        match value {
+        match env::var_os(name).map(|v| Zeroizing::new(v.into_vec())) {
             Some(value) => Self::derive(&origin, &value),
-            None => Err(StoreError::SealKey { origin, what: "it is not set".into() }),
+            None => Err(unusable(&origin, "it is not set".into())),
         }
     }
 
@@ -116,14 +114,13 @@ impl SealKey {
         Ok(Self(blake3::derive_key("tacit 2026-11 sealing key", bytes)))
     }
 
-    /// A value derived from this key for one purpose and 32 random bytes. Values for different
-    /// purposes reveal nothing about each other.
+    /// A value derived from this key for one purpose and 32 random bytes; independent of those for
+    /// other purposes.
     pub(crate) fn value(&self, purpose: &'static str, salt: &[u8; 32]) -> blake3::Hash {
         blake3::Hasher::new_keyed(&self.0).update(salt).update(purpose.as_bytes()).finalize()
     }
 }
 
-/// Returns the error for a key that cannot be had from its origin.
 fn unusable(origin: &str, what: String) -> StoreError {
     StoreError::SealKey { origin: origin.to_owned(), what }
 }

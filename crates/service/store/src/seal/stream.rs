@@ -64,7 +64,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, remaining: bytes })
     }
 
-    /// The destination, to which the last chunks are not yet written.
+    /// The destination; the last chunks are not written yet.
     pub(crate) fn inner(&self) -> &W {
         &self.inner
     }
@@ -240,8 +240,8 @@ impl<R: Read> Read for Reader<R> {
     }
 }
 
-/// Fills `out`. If the source ends before, the error counts the missing bytes and
-/// the `following` ones that should come after them.
+/// Fills `out`. If the source ends before, the error counts the missing bytes and the `following`
+/// ones.
 fn read_or_truncated(source: &mut impl Read, out: &mut [u8], following: u64) -> Result<(), SealFault> {
     let mut filled = 0;
     while filled < out.len() {

@@ -1,5 +1,4 @@
-//! Picked material: exclusively held, not yet used up. Its owner asks the peer whether it may be
-//! used, and claims it then.
+//! Picked material: exclusively held, not yet used up. Its owner claims it when the peer agrees.
 use super::Store;
 use crate::StoreError;
 use crate::entry::Binding;
@@ -10,8 +9,7 @@ use std::fs::File;
 use tacit_ids::MaterialId;
 use zeroize::Zeroizing;
 
-/// Ready material that no other process can pick while this exists. Dropping it leaves the material
-/// ready.
+/// Ready material that no other process can pick while this exists.
 pub struct Picked {
     id: MaterialId,
     binding: Binding,

@@ -4,7 +4,7 @@ use crate::StoreError;
 use crate::ledger::Stored;
 use crate::limits::MAX_MATERIAL_BYTES;
 use crate::seal::{Kind, sync_folder};
-use crate::spool::Filling;
+use crate::spool::Spool;
 use crate::step::Step;
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -41,18 +41,15 @@ impl<'a> Reserved<'a> {
             return Err(StoreError::TooLarge { id, bytes });
         }
         let path = store.path(id);
-        let failed = StoreError::file("writing material", &path);
-        let file = match new_file(&path) {
-            Ok(file) => file,
-            Err(error) => return Err(failed(error)),
-        };
+        let failed = || StoreError::file("writing material", &path);
+        let file = new_file(&path).map_err(failed())?;
         let unfinished = Unfinished { path: path.clone(), finished: false };
-        let filling = Filling::new(file, store.key.as_ref(), Kind::Material(id), bytes).map_err(failed)?;
-        Ok(Placing { filling, unfinished, bytes, reserved: self })
+        let spool = Spool::new(file, store.key.as_ref(), Kind::Material(id), bytes).map_err(failed())?;
+        Ok(Placing { spool, unfinished, bytes, reserved: self })
     }
 }
 
-/// A file that is deleted on drop unless it is finished. Recovery deletes it if this fails.
+/// A file that is deleted on drop unless it is finished.
 struct Unfinished {
     path: PathBuf,
     finished: bool,
@@ -61,6 +58,7 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.finished {
+            // If this fails, recovery deletes it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -69,7 +67,7 @@ impl Drop for Unfinished {
 /// Material that is being written. Seeking to the start begins it anew. Dropping it unfinished
 /// deletes it and releases its id.
 pub struct Placing<'a> {
-    filling: Filling,
+    spool: Spool,
     unfinished: Unfinished,
     bytes: u64,
     reserved: Reserved<'a>,
@@ -83,7 +81,7 @@ impl Placing<'_> {
     /// [`StoreError::Ledger`].
     pub fn finish(mut self) -> Result<(), StoreError> {
         let Reserved { store, id, .. } = self.reserved;
-        let result = self.filling.finish();
+        let result = self.spool.complete();
         store.steps.report(Step::Written);
         let result = result.and_then(|(file, digest)| file.sync_all().map(|()| digest));
         let digest = result.map_err(StoreError::file("writing material", &self.unfinished.path))?;
@@ -99,24 +97,24 @@ impl Placing<'_> {
 
 impl Write for Placing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.filling.write(bytes)
+        self.spool.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.filling.flush()
+        self.spool.flush()
     }
 }
 
 impl Seek for Placing<'_> {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        self.filling.seek(position)
+        self.spool.seek(position)
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            // The caller may then try again; recovery releases the id if this fails.
+            // Recovery releases the id if this fails.
             let _ = self.store.ledger.release(self.id);
         }
     }

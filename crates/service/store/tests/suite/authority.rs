@@ -1,64 +1,55 @@
 //! Only the ledger decides which material exists: restored or forged files in the folder change nothing,
 //! and the other party's folder is refused.
+use crate::common::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::{Binding, Origin, Party, Store, StoreError};
-
-const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::{Binding, Party, Store, StoreError};
 
 fn open(dir: &Path) -> Store {
     Store::open(dir, Party::Server, None).unwrap()
 }
 
-fn put(store: &Store, binding: Binding) -> MaterialId {
-    let id = MaterialId::random().unwrap();
-    store.put(id, binding, TOY, b"one use").unwrap();
-    id
-}
-
-fn file(dir: &Path, id: MaterialId) -> PathBuf {
-    dir.join(format!("{id}.material"))
+fn ids(store: &Store) -> Vec<MaterialId> {
+    store.list(None).unwrap().iter().map(|e| e.id).collect()
 }
 
 #[test]
 fn files_that_are_copied_back_are_refused_before_and_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let (used, discarded) = (put(&store, OWNER), put(&store, OWNER));
-    let copies: Vec<(PathBuf, Vec<u8>)> =
-        [used, discarded].map(|id| (file(dir.path(), id), fs::read(file(dir.path(), id)).unwrap())).into();
+    let (used, discarded) = (put(&store, b"one use"), put(&store, b"one use"));
+    let copies = [used, discarded].map(|id| (file(dir.path(), id), fs::read(file(dir.path(), id)).unwrap()));
     store.claim(used, OWNER).unwrap();
     store.discard(&[discarded], None).unwrap();
     let come_back = || copies.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     let refused = |store: &Store| {
         for id in [used, discarded] {
-            assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(i)) if i == id));
-            assert!(matches!(store.put(id, OWNER, TOY, b"again"), Err(StoreError::Burnt(i)) if i == id));
+            assert!(is_burnt(store.claim(id, OWNER), id));
+            assert!(is_burnt(store.put(id, OWNER, TOY, b"again"), id));
         }
         assert!(store.list(None).unwrap().is_empty());
         assert!(store.list_of(OWNER.client).unwrap().is_empty());
         assert!(store.unused_ids().unwrap().is_empty());
     };
     come_back();
-    // Three openers must refuse: the running store, a second one beside it, and one after a restart.
+    // The running store, a second one beside it, and one after a restart.
     refused(&store);
     refused(&open(dir.path()));
     drop(store);
     come_back();
     refused(&open(dir.path()));
-    assert!(copies.iter().all(|(path, _)| !path.exists()), "a restart removes them");
+    assert!(copies.iter().all(|(path, _)| !path.exists()));
 }
 
 #[test]
 fn files_that_were_invented_are_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let real = put(&store, OWNER);
+    let real = put(&store, b"one use");
     let invented = MaterialId([9; 16]);
     fs::copy(file(dir.path(), real), file(dir.path(), invented)).unwrap();
     for ending in ["ready", "generating", "claimed", "burnt"] {
@@ -67,34 +58,32 @@ fn files_that_were_invented_are_nothing() {
         }
     }
     assert!(matches!(store.claim(invented, OWNER), Err(StoreError::NoMaterial(i)) if i == invented));
-    assert_eq!(store.list(None).unwrap().iter().map(|e| e.id).collect::<Vec<_>>(), [real]);
-    assert_eq!(store.reserve(invented, OWNER, TOY, Some(2)).err().map(|e| e.to_string()), None);
-    assert!(store.claim(real, OWNER).is_ok(), "a file named after another state changes nothing either");
-    assert!(matches!(store.claim(real, OWNER), Err(StoreError::Burnt(_))));
+    assert_eq!(ids(&store), [real]);
+    assert!(store.reserve(invented, OWNER, TOY, Some(2)).is_ok());
+    assert!(store.claim(real, OWNER).is_ok());
+    assert!(is_burnt(store.claim(real, OWNER), real));
 }
 
 #[test]
 fn room_is_counted_from_the_reservation_on_by_all_who_ask_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let id = || MaterialId::random().unwrap();
+    let reserve = |binding, max| store.reserve(MaterialId::random().unwrap(), binding, TOY, Some(max));
     let reservations: Vec<_> = thread::scope(|scope| {
-        let ask = || store.reserve(id(), OWNER, TOY, Some(3));
-        let asking: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
+        let asking: Vec<_> = (0..16).map(|_| scope.spawn(|| reserve(OWNER, 3))).collect();
         asking.into_iter().filter_map(|a| a.join().unwrap().ok()).collect()
     });
     assert_eq!(reservations.len(), 3);
-    let full = store.reserve(id(), OWNER, TOY, Some(3)).err().unwrap();
+    let full = reserve(OWNER, 3).err().unwrap();
     assert!(matches!(full, StoreError::Full { held: 3 }), "{full}");
-    let other = Binding { client: ClientId([7; 32]), ..OWNER };
-    assert!(store.reserve(id(), other, TOY, Some(1)).is_ok(), "another client's room is its own");
-    // Another model of the same client has none of its own.
-    assert!(store.reserve(id(), Binding { model: [8; 32], ..OWNER }, TOY, Some(3)).is_err());
+    // The limit is per client, whatever the model.
+    assert!(reserve(Binding { client: ClientId([7; 32]), ..OWNER }, 1).is_ok());
+    assert!(reserve(Binding { model: [8; 32], ..OWNER }, 3).is_err());
     let mut reservations = reservations.into_iter();
     reservations.next().unwrap().put(b"x").unwrap();
-    assert!(store.reserve(id(), OWNER, TOY, Some(3)).is_err(), "ready material counts as what is being made did");
+    assert!(reserve(OWNER, 3).is_err(), "ready material counts");
     drop(reservations);
-    assert!(store.reserve(id(), OWNER, TOY, Some(3)).is_ok(), "what came to nothing counts no more");
+    assert!(reserve(OWNER, 3).is_ok(), "released ids do not count");
     assert_eq!(store.list_of(OWNER.client).unwrap().len(), 1);
 }
 
@@ -102,7 +91,7 @@ fn room_is_counted_from_the_reservation_on_by_all_who_ask_at_once() {
 fn material_expires_that_was_of_no_use_for_long() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let (old, lately, fresh) = (put(&store, OWNER), put(&store, OWNER), put(&store, OWNER));
+    let (old, lately, fresh) = (put(&store, b"x"), put(&store, b"x"), put(&store, b"x"));
     let age = |id: MaterialId, seconds: i64| {
         let db = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();
         let sql = "UPDATE material SET wanted = wanted - ? WHERE id = ?";
@@ -113,14 +102,13 @@ fn material_expires_that_was_of_no_use_for_long() {
     store.mark_wanted(&[lately, MaterialId([9; 16])]).unwrap();
     assert_eq!(store.expire(Duration::from_secs(20_000)).unwrap(), 0);
     assert_eq!(store.expire(Duration::from_secs(9_000)).unwrap(), 1);
-    assert!(matches!(store.claim(old, OWNER), Err(StoreError::Burnt(_))));
+    assert!(is_burnt(store.claim(old, OWNER), old));
     assert!(!file(dir.path(), old).exists());
-    assert_eq!(store.list(None).unwrap().iter().map(|e| e.id).collect::<Vec<_>>(), [lately, fresh]);
+    assert_eq!(ids(&store), [lately, fresh]);
     assert_eq!(store.expire(Duration::from_secs(u64::MAX)).unwrap(), 0);
     assert_eq!(store.expire(Duration::ZERO).unwrap(), 2);
 }
 
-/// Returns the files of a folder with their content.
 fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).map(|p| (p.clone(), fs::read(p).unwrap())).collect()
 }
@@ -136,16 +124,16 @@ fn one_folder_for_both_parties_is_refused_before_anything_is_written() {
             assert!(matches!(&error, StoreError::OtherParty { path, .. } if *path == folder), "{error}");
             assert!(error.to_string().contains("a folder of its own"), "{error}");
         };
-        put(&store, OWNER);
+        put(&store, b"x");
         refused();
         // A file as a crash leaves it: only the folder's own party removes it.
-        fs::write(folder.join(format!("{}.material", MaterialId([5; 16]))), b"left").unwrap();
+        fs::write(file(&folder, MaterialId([5; 16])), b"left").unwrap();
         drop(store);
         let before = content(&folder);
         refused();
         assert_eq!(content(&folder), before);
-        assert_eq!(Store::open_existing(&folder, None).unwrap().list(None).unwrap().len(), 1, "either may look");
-        assert_eq!(Store::open(&folder, first, None).unwrap().list(None).unwrap().len(), 1);
+        assert_eq!(ids(&Store::open_existing(&folder, None).unwrap()).len(), 1);
+        assert_eq!(ids(&Store::open(&folder, first, None).unwrap()).len(), 1);
     }
 }
 

@@ -21,12 +21,11 @@ fn a_folder_tells_what_is_in_it() {
     keys::add_operator(dir.path(), "ops").unwrap();
     let shown = keys::show(dir.path(), None).unwrap();
     let listed: Vec<_> = shown.iter().map(|one| (one.name.as_str(), one.purpose, one.hosts.len())).collect();
-    let client = |role| Purpose::Client(role);
     let want = [
         ("ca", Purpose::Ca, 0),
         ("server", Purpose::Server, 4),
-        ("alice", client(Role::Client), 0),
-        ("ops", client(Role::Operator), 0),
+        ("alice", Purpose::Client(Role::Client), 0),
+        ("ops", Purpose::Client(Role::Operator), 0),
     ];
     assert_eq!(listed, want);
     assert_eq!(shown[2].fingerprint, keys::load_client(dir.path(), "alice").unwrap().fingerprint);
@@ -59,16 +58,16 @@ fn a_renewed_certificate_is_the_same_ones_for_another_time() {
         let after = one(dir.path(), name);
         let week = now() + 7 * 86_400;
         assert!((week - 60..=week).contains(&after.validity.until), "{name}: {after:?}");
-        assert_ne!(after.serial, before.serial, "it is another certificate");
+        assert_ne!(after.serial, before.serial);
         let (validity, serial) = (after.validity, after.serial.clone());
-        assert_eq!(after, CertificateInfo { validity, serial, ..before }, "all else is as it was");
+        assert_eq!(after, CertificateInfo { validity, serial, ..before });
         assert_eq!(fs::read(dir.path().join(format!("{name}.key"))).unwrap(), key);
         assert!(after.validity.advice(name).unwrap().is_none());
     }
     assert_eq!(one(dir.path(), "server").hosts, ["localhost", "127.0.0.1", "::1", "server.example", "192.0.2.7"]);
     keys::load_server(dir.path()).unwrap();
     keys::load_client(dir.path(), "alice").unwrap();
-    // For years again, where nothing is said.
+    // For the default time.
     keys::renew(dir.path(), "alice", None).unwrap();
     assert!(one(dir.path(), "alice").validity.until > now() + 8 * 365 * 86_400);
     assert!(!dir.path().join("alice.pem.new").exists());
@@ -102,8 +101,8 @@ fn a_helper_has_one_certificate_for_both_its_sides_and_an_owner() {
     keys::renew(dir.path(), "gateway", None).unwrap();
     let (identity, _, helped) = keys::load_helper(dir.path(), "gateway").unwrap();
     assert_eq!((identity.fingerprint, helped), (shown.fingerprint, owner));
-    assert_eq!(one(dir.path(), "gateway").purpose, shown.purpose, "it stays a helper's");
-    // Nobody helps a helper, or a server; and who is reached nowhere is no help.
+    assert_eq!(one(dir.path(), "gateway").purpose, shown.purpose);
+    // Owners that are no clients, and a helper without a host.
     for (of, hosts) in [("gateway", &hosts[..]), ("server", &hosts[..]), ("bob", &hosts[..]), ("alice", &[])] {
         assert!(keys::add_helper(dir.path(), "second", of, hosts, days).is_err(), "{of} {hosts:?}");
     }

@@ -1,21 +1,20 @@
 //! Processes that are killed with SIGKILL while they work on a folder, and processes that race.
 //!
 //! A test starts this program again as a worker, which says on its standard output what it does.
+use crate::common::*;
 use std::collections::BTreeSet;
 use std::env;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
-use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError, keys};
+use tacit_ids::MaterialId;
+use tacit_store::{Party, SealKey, Store, StoreError, keys};
 
-const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 const TASK: &str = "TACIT_STORE_TEST_TASK";
 const FOLDER: &str = "TACIT_STORE_TEST_FOLDER";
 
-/// What material of that id holds.
+/// The content of material of that id.
 fn content(id: MaterialId) -> Vec<u8> {
     id.0.iter().copied().cycle().take(70_000 + usize::from(id.0[15])).collect()
 }
@@ -36,10 +35,7 @@ fn worker() {
             let wanted = step.to_owned();
             let store = Store::open_hooked(dir, Party::Client, key, move |done| {
                 if format!("{done:?}") == wanted {
-                    say("stopped", None);
-                    loop {
-                        thread::park();
-                    }
+                    stop();
                 }
             })
             .unwrap();
@@ -47,10 +43,7 @@ fn worker() {
             put(&store, id);
             let (picked, _) = store.pick(id, OWNER).unwrap().unwrap();
             if step == "Picked" {
-                say("stopped", None);
-                loop {
-                    thread::park();
-                }
+                stop();
             }
             drop(picked);
             claim(&store, id);
@@ -86,6 +79,13 @@ fn worker() {
     }
 }
 
+fn stop() -> ! {
+    say("stopped", None);
+    loop {
+        thread::park();
+    }
+}
+
 /// One line, whole: a worker that is killed cannot have written half of one.
 fn say(event: &str, id: Option<MaterialId>) {
     let id = id.map_or(String::new(), |id| id.to_string());
@@ -110,7 +110,6 @@ fn claim(store: &Store, id: MaterialId) {
     }
 }
 
-/// A worker and what it says.
 struct Worker {
     process: Child,
     /// Held open until the starting shot.
@@ -175,15 +174,15 @@ impl Worker {
     }
 }
 
-/// After a crash: what was said to be used is burnt, what was said to be ready is whole, and nothing can be
-/// used twice.
+/// Checks that after a crash, what was said to be used is burnt, what was said to be ready is whole, and
+/// nothing can be used twice.
 fn check(dir: &Path, key: Option<SealKey>, reported: &Said) {
     let store = Store::open(dir, Party::Client, key).unwrap();
     let ready: BTreeSet<MaterialId> = store.list(None).unwrap().iter().map(|e| e.id).collect();
     let mut files: Vec<String> =
         std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     files.retain(|f| f.ends_with(".material"));
-    assert_eq!(files.len(), ready.len(), "recovery leaves one file per ready material");
+    assert_eq!(files.len(), ready.len());
     assert!(ready.is_subset(&reported.putting));
     for id in &reported.putting {
         let usable = ready.contains(id);
@@ -211,8 +210,7 @@ fn check(dir: &Path, key: Option<SealKey>, reported: &Said) {
     }
 }
 
-/// A random while, in which a worker goes on: how far it gets before it is killed differs, what must hold
-/// does not.
+/// Waits for a random while.
 fn linger() {
     let [a, b, ..] = MaterialId::random().unwrap().0;
     for i in 0..u32::from(a) * u32::from(b) * 16 {
@@ -236,15 +234,16 @@ fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
     for sealed in ["", "sealed "] {
         for (step, expected) in steps {
             let dir = tempfile::tempdir().unwrap();
-            let mut worker = Worker::start(&format!("{sealed}stop {step}"), dir.path());
-            assert!(worker.until("stopped"), "{step} never came");
-            let reported = worker.kill();
+            let stopped_at = |step: &str| {
+                let mut worker = Worker::start(&format!("{sealed}stop {step}"), dir.path());
+                assert!(worker.until("stopped"), "{step} never came");
+                worker.kill()
+            };
+            let reported = stopped_at(step);
             assert_eq!((reported.putting.len(), reported.claimed.len()), (1, 0));
             let id = *reported.putting.first().unwrap();
             // A second crash, in the middle of the recovery.
-            let mut worker = Worker::start(&format!("{sealed}stop Swept"), dir.path());
-            assert!(worker.until("stopped"), "no recovery");
-            worker.kill();
+            stopped_at("Swept");
             let store = Store::open(dir.path(), Party::Client, key(sealed)).unwrap();
             let state = match store.put(id, OWNER, TOY, b"again") {
                 Ok(()) => "none",
@@ -290,7 +289,7 @@ fn a_process_killed_at_any_moment_leaves_whole_folders_of_keys_or_none() {
         // What was under way lies beside, under a name that nobody takes for keys.
         let folders: Vec<_> =
             folders.filter(|p| !p.file_name().unwrap().as_encoded_bytes().starts_with(b".")).collect();
-        assert!(folders.len() > round % 3, "what was said to be made is there");
+        assert!(folders.len() > round % 3);
         for folder in folders {
             assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 7, "{}", folder.display());
             keys::load_server(&folder).unwrap();

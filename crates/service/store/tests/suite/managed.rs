@@ -1,22 +1,9 @@
 //! What is deleted in a folder: by its mark, by name and content, and by a clock that can be right.
+use crate::common::*;
 use std::fs;
-use std::path::Path;
-use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_ids::MaterialId;
 use tacit_store::managed::MARK;
-use tacit_store::{Binding, Origin, Party, Store, StoreError};
-
-const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
-
-fn open(dir: &Path) -> Store {
-    Store::open(dir, Party::Client, None).unwrap()
-}
-
-fn put(store: &Store, material: &[u8]) -> MaterialId {
-    let id = MaterialId::random().unwrap();
-    store.put(id, OWNER, TOY, material).unwrap();
-    id
-}
+use tacit_store::{Party, Store, StoreError};
 
 /// Else a clock that stands ahead for a moment burns a stock that took days to make.
 #[test]

@@ -1,12 +1,11 @@
 //! Random operations against a model: what the store says is what a map would.
+use crate::common::{TOY, file, sealing_key};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError};
-
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
+use tacit_ids::{ClientId, MaterialId};
+use tacit_store::{Binding, Party, Store, StoreError};
 
 #[derive(Clone, Debug)]
 enum Do {
@@ -70,7 +69,7 @@ fn name(id: u8) -> MaterialId {
     MaterialId([id; 16])
 }
 
-/// What a ready material is in the model.
+/// A ready material in the model.
 #[derive(Clone)]
 struct Ready {
     order: usize,
@@ -88,7 +87,7 @@ struct Model {
 }
 
 impl Model {
-    /// What taking material of `owner` away gives: its content, or the name of the error.
+    /// Takes material of `owner` away: its content, or the name of the error.
     fn take(&mut self, id: u8, owner: Option<u8>) -> Result<Ready, &'static str> {
         if self.burnt.contains(&id) {
             return Err("burnt");
@@ -132,14 +131,10 @@ impl Model {
     }
 
     fn list(&self, owner: Option<u8>) -> Vec<MaterialId> {
-        let mut entries: Vec<(usize, u8)> = self
-            .ready
-            .iter()
-            .filter(|(_, r)| owner.is_none_or(|owner| binding(owner) == binding(r.owner)))
-            .map(|(id, r)| (r.order, *id))
-            .collect();
-        entries.sort_unstable();
-        entries.into_iter().map(|(_, id)| name(id)).collect()
+        let is_owners = |r: &Ready| owner.is_none_or(|owner| binding(owner) == binding(r.owner));
+        let mut entries: Vec<_> = self.ready.iter().filter(|(_, r)| is_owners(r)).collect();
+        entries.sort_unstable_by_key(|(_, r)| r.order);
+        entries.into_iter().map(|(id, _)| name(*id)).collect()
     }
 }
 
@@ -155,12 +150,9 @@ fn named<T>(result: Result<T, StoreError>) -> Result<T, &'static str> {
 }
 
 fn run(operations: &[Do], sealed: bool) -> Result<(), TestCaseError> {
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let open = || {
-        let key = sealed.then(|| SealKey::from_bytes(b"a key for tests only").expect("long enough"));
-        Store::open(dir.path(), Party::Client, key).expect("a folder of our own")
-    };
-    let path = |id: u8| dir.path().join(format!("{}.material", name(id)));
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Store::open(dir.path(), Party::Client, sealed.then(sealing_key)).unwrap();
+    let path = |id: u8| file(dir.path(), name(id));
     let (mut store, mut model) = (Some(open()), Model::default());
     for operation in operations {
         let current = store.as_ref().expect("open between operations");

@@ -1,16 +1,13 @@
 //! Folders, files and keys are their user's alone.
+use crate::common::*;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_store::managed::MARK;
-use tacit_store::{Binding, Origin, Party, Role, Store, StoreError, keys, seal};
-
-const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
+use tacit_store::{Party, Role, Store, StoreError, keys, seal};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -21,51 +18,55 @@ fn widen(path: &Path) {
     fs::set_permissions(path, Permissions::from_mode(wide)).unwrap();
 }
 
-fn refused(result: Result<Store, StoreError>, why: &str) {
-    let error = result.err().unwrap();
+fn refused(dir: &Path, why: &str) {
+    let error = Store::open(dir, Party::Client, None).err().unwrap();
     assert!(matches!(&error, StoreError::NotPrivate { .. }), "{error}");
     assert!(error.to_string().contains(why), "{error}");
+}
+
+fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
+    keys::add(dir, name, Role::Client, None)
 }
 
 #[test]
 fn what_is_open_to_others_is_closed_when_it_is_used() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("m");
-    let store = Store::open(&folder, Party::Client, None).unwrap();
-    store.put(MaterialId([1; 16]), OWNER, TOY, b"x").unwrap();
+    let store = open(&folder);
+    put(&store, b"x");
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
     let files: Vec<_> = files.into_iter().filter(|path| !path.ends_with(MARK)).collect();
     assert_eq!(files.len(), 6, "material, lock, held room, and the ledger's three: {files:?}");
     files.iter().for_each(|f| widen(f));
     widen(&folder);
-    let second = Store::open(&folder, Party::Client, None).unwrap();
+    let second = open(&folder);
     assert_eq!(mode(&folder), 0o700);
     for file in &files {
         assert_eq!(mode(file), 0o600, "{}", file.display());
     }
     drop((store, second));
-    // What is narrower already stays so.
+    // A narrow mode stays.
     fs::set_permissions(folder.join("lock"), Permissions::from_mode(0o600)).unwrap();
-    assert!(Store::open(&folder, Party::Client, None).is_ok());
+    open(&folder);
 }
 
 #[test]
 fn links_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (real, link) = (dir.path().join("real"), dir.path().join("link"));
-    drop(Store::open(&real, Party::Client, None).unwrap());
+    drop(open(&real));
     symlink(&real, &link).unwrap();
-    refused(Store::open(&link, Party::Client, None), "symbolic link");
-    refused(Store::open(&dir.path().join("link/"), Party::Client, None), "symbolic link");
+    refused(&link, "symbolic link");
+    refused(&dir.path().join("link/"), "symbolic link");
     for name in ["lock", "ledger.sqlite"] {
         let moved = dir.path().join(name);
         fs::rename(real.join(name), &moved).unwrap();
         symlink(&moved, real.join(name)).unwrap();
-        refused(Store::open(&real, Party::Client, None), "symbolic link");
+        refused(&real, "symbolic link");
         fs::remove_file(real.join(name)).unwrap();
         fs::rename(&moved, real.join(name)).unwrap();
     }
-    assert!(Store::open(&real, Party::Client, None).is_ok());
+    open(&real);
     fs::write(dir.path().join("file"), b"").unwrap();
     assert!(matches!(Store::open(&dir.path().join("file"), Party::Client, None), Err(StoreError::File { .. })));
 }
@@ -74,16 +75,15 @@ fn links_are_refused() {
 fn what_belongs_to_another_user_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("m");
-    drop(Store::open(&folder, Party::Client, None).unwrap());
+    drop(open(&folder));
     // Only root can give files away; for anybody else there is the system's own folder.
     if chown(&folder, Some(12_345), None).is_err() {
-        refused(Store::open(Path::new("/usr"), Party::Client, None), "belongs to user 0");
-        return;
+        return refused(Path::new("/usr"), "belongs to user 0");
     }
-    refused(Store::open(&folder, Party::Client, None), "belongs to user 12345");
+    refused(&folder, "belongs to user 12345");
     chown(&folder, Some(0), None).unwrap();
     chown(folder.join("ledger.sqlite"), Some(12_345), None).unwrap();
-    refused(Store::open(&folder, Party::Client, None), "belongs to user 12345");
+    refused(&folder, "belongs to user 12345");
 }
 
 #[test]
@@ -91,22 +91,21 @@ fn private_keys_are_closed_to_others_and_certificates_name_clients() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("keys");
     keys::init(&folder, &["example.org".into()], &["alice".into()]).unwrap();
-    keys::add_client(&folder, "bob").unwrap();
-    assert_eq!(mode(&folder), 0o700);
-    for file in ["ca.key", "server.key", "alice.key", "bob.key"] {
-        assert_eq!(mode(&folder.join(file)), 0o600);
-        widen(&folder.join(file));
-    }
+    add_client(&folder, "bob").unwrap();
+    let private_keys = ["ca.key", "server.key", "alice.key", "bob.key"].map(|file| folder.join(file));
+    let closed = || {
+        assert_eq!(mode(&folder), 0o700);
+        private_keys.iter().for_each(|file| assert_eq!(mode(file), 0o600, "{}", file.display()));
+    };
+    closed();
+    private_keys.iter().for_each(|file| widen(file));
     widen(&folder);
-    let (alice, bob) = (keys::load_client(&folder, "alice").unwrap(), keys::load_client(&folder, "bob").unwrap());
+    let [alice, bob] = ["alice", "bob"].map(|name| keys::load_client(&folder, name).unwrap());
     assert_ne!(alice.fingerprint, bob.fingerprint);
     assert_eq!(Some(alice.fingerprint), keys::fingerprint(alice.tls.certificate()));
     keys::load_server(&folder).unwrap();
-    keys::add_client(&folder, "carol").unwrap();
-    assert_eq!(mode(&folder), 0o700);
-    for file in ["ca.key", "server.key", "alice.key", "bob.key"] {
-        assert_eq!(mode(&folder.join(file)), 0o600, "{file}");
-    }
+    add_client(&folder, "carol").unwrap();
+    closed();
     fs::rename(folder.join("alice.key"), folder.join("moved")).unwrap();
     symlink(folder.join("moved"), folder.join("alice.key")).unwrap();
     assert!(matches!(keys::load_client(&folder, "alice"), Err(StoreError::NotPrivate { .. })));
@@ -143,19 +142,17 @@ fn what_is_narrowed_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (keys_dir, material) = (dir.path().join("keys"), dir.path().join("m"));
     keys::init(&keys_dir, &[], &["alice".into()]).unwrap();
-    drop(Store::open(&material, Party::Client, None).unwrap());
+    drop(open(&material));
     let load = || drop(keys::load_client(&keys_dir, "alice").unwrap());
-    assert_eq!(Log::of(load), "", "nothing is open");
+    assert_eq!(Log::of(load), "");
     widen(&keys_dir.join("alice.key"));
     let log = Log::of(load);
     assert!(log.contains("alice.key was open to other users (mode 0644)"), "{log}");
-    assert_eq!(Log::of(load), "", "told once");
-    for folder in [&keys_dir, &material] {
-        widen(folder);
-    }
+    assert_eq!(Log::of(load), "");
+    [&keys_dir, &material].into_iter().for_each(|folder| widen(folder));
     let log = Log::of(|| {
         load();
-        drop(Store::open(&material, Party::Client, None).unwrap());
+        drop(open(&material));
     });
     assert_eq!(log.matches("was open to other users (mode 0755)").count(), 2, "{log}");
 }
@@ -179,7 +176,6 @@ fn a_file_of_the_owner_is_closed_to_others_when_it_is_written_again() {
     }
 }
 
-/// What a folder holds, byte for byte.
 fn content(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let read = |path: &Path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap());
     fs::read_dir(dir).unwrap().map(|e| read(&e.unwrap().path())).collect()
@@ -200,7 +196,7 @@ fn a_ca_is_made_whole_or_not_at_all() {
     }
     assert!(init(&[], &["alice", "bob", "alice"]).unwrap_err().contains("`alice` is named twice"));
     assert!(init(&[], &["alice", "../x"]).unwrap_err().contains("cannot name a client"));
-    assert!(!folder.exists(), "nothing was made");
+    assert!(!folder.exists());
     // Files that are in the way, the first and the last to be written.
     for taken in ["server.pem", "bob.key", "ca.pem"] {
         fs::create_dir(&folder).unwrap();
@@ -215,12 +211,12 @@ fn a_ca_is_made_whole_or_not_at_all() {
     fs::create_dir(&folder).unwrap();
     init(&["10.0.0.7", "*.example.org", "localhost", "server.example"], &["alice"]).unwrap();
     keys::load_server(&folder).unwrap();
-    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(mode(&folder), 0o700);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     let before = content(&folder);
-    assert_eq!(before.len(), 7, "three pairs' worth of files, and the mark");
+    assert_eq!(before.len(), 7, "three pairs and the mark");
     fs::write(folder.join("bob.key"), b"in the way").unwrap();
-    assert!(keys::add_client(&folder, "bob").unwrap_err().to_string().contains("never overwritten"));
+    assert!(add_client(&folder, "bob").unwrap_err().to_string().contains("never overwritten"));
     fs::remove_file(folder.join("bob.key")).unwrap();
     assert_eq!(content(&folder), before);
 }
@@ -245,17 +241,17 @@ fn key_folders_and_names_that_cannot_be_used_are_named() {
     keys::init(dir.path(), &[], &[]).unwrap();
     assert!(matches!(keys::init(dir.path(), &[], &[]), Err(StoreError::CaExists(_))));
     for name in ["", "ca", "server", "../x", "a b", &"x".repeat(65)] {
-        assert!(matches!(keys::add_client(dir.path(), name), Err(StoreError::ClientName(n)) if n == name));
+        assert!(matches!(add_client(dir.path(), name), Err(StoreError::ClientName(n)) if n == name));
         assert!(matches!(keys::load_client(dir.path(), name), Err(StoreError::ClientName(_))));
     }
-    keys::add_client(dir.path(), "alice").unwrap();
+    add_client(dir.path(), "alice").unwrap();
     keys::add_operator(dir.path(), "ops").unwrap();
     let role = |name| Role::of(keys::load_client(dir.path(), name).unwrap().tls.certificate());
     assert_eq!([role("alice"), role("ops")], [Role::Client, Role::Operator]);
-    let error = keys::add_client(dir.path(), "alice").unwrap_err();
+    let error = add_client(dir.path(), "alice").unwrap_err();
     assert!(error.to_string().contains("never overwritten"), "{error}");
     let error = keys::load_client(dir.path(), "bob").err().unwrap();
     assert!(error.to_string().contains("tacit keys init"), "{error}");
     fs::write(dir.path().join("ca.key"), [0xff; 40]).unwrap();
-    assert!(matches!(keys::add_client(dir.path(), "carol"), Err(StoreError::Keys(_))));
+    assert!(matches!(add_client(dir.path(), "carol"), Err(StoreError::Keys(_))));
 }

@@ -1,18 +1,17 @@
 //! Sealed files and folders: what opens them, and what every other thing is called.
+use crate::common::{OWNER, file, put};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use tacit_ids::{ClientId, FolderId, MaterialId};
+use std::path::Path;
+use tacit_ids::MaterialId;
 use tacit_store::seal::{Kind, Reader, SealFault, Writer, is_sealed, open_renamed, read_file, write_file};
-use tacit_store::{Binding, Origin, Party, SealKey, Store, StoreError};
+use tacit_store::{Party, SealKey, Store, StoreError};
 
 const HEADER: usize = 101;
 const CHUNK: usize = 64 << 10;
 const TAG: usize = 16;
-const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
 
 fn key() -> SealKey {
     SealKey::from_bytes(b"sixteen bytes or").unwrap()
@@ -35,7 +34,11 @@ fn lowered() -> Kind {
 }
 
 fn sealed(kind: Kind, content: &[u8]) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), &key(), kind, content.len() as u64).unwrap();
+    sealed_with(&key(), kind, content)
+}
+
+fn sealed_with(key: &SealKey, kind: Kind, content: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), key, kind, content.len() as u64).unwrap();
     writer.write_all(content).unwrap();
     writer.finish().unwrap()
 }
@@ -61,7 +64,7 @@ fn content_of_every_length_comes_back_and_no_two_files_are_alike() {
         assert!(!is_sealed(&content));
         assert_eq!(opens(&bytes).unwrap(), content);
         assert!(len < 64 || !bytes.windows(16).any(|w| w == &content[..16]));
-        assert_ne!(bytes, sealed(model(), &content), "every file has a key of its own");
+        assert_ne!(bytes, sealed(model(), &content));
     }
 }
 
@@ -73,9 +76,8 @@ fn a_file_opens_with_its_key_and_as_what_it_is() {
     assert!(matches!(fault, SealFault::OtherKind { found: Kind::Model(_), wanted: Kind::Lowered(_) }), "{fault}");
     let (a, b) = (Kind::Material(MaterialId([1; 16])), Kind::Material(MaterialId([2; 16])));
     let bytes = sealed(a, &content(100));
-    assert!(
-        matches!(open(&bytes, &key(), b), Err(SealFault::OtherKind { found, wanted }) if found == a && wanted == b)
-    );
+    let fault = open(&bytes, &key(), b).unwrap_err();
+    assert!(matches!(fault, SealFault::OtherKind { found, wanted } if found == a && wanted == b), "{fault}");
     // A header that was changed to say otherwise is found by the first chunk.
     let mut renamed = bytes.clone();
     renamed[13..29].fill(2);
@@ -103,18 +105,17 @@ fn every_cut_is_named_and_so_is_what_follows_the_end() {
 #[test]
 fn chunks_that_are_changed_moved_or_from_another_file_are_named() {
     let content = content(3 * CHUNK);
-    let bytes = sealed(model(), &content);
+    let [bytes, other] = [(); 2].map(|()| sealed(model(), &content));
     let chunk = |n: usize| HEADER + n * (CHUNK + TAG)..HEADER + (n + 1) * (CHUNK + TAG);
-    let mut swapped = bytes.clone();
-    swapped[chunk(0)].copy_from_slice(&bytes[chunk(1)]);
+    // Chunk `to` is replaced by chunk `from` of a file.
+    let replaced = |to: usize, file: &[u8], from: usize| {
+        [&bytes[..chunk(to).start], &file[chunk(from)], &bytes[chunk(to).end..]].concat()
+    };
+    let mut swapped = replaced(0, &bytes, 1);
     swapped[chunk(1)].copy_from_slice(&bytes[chunk(0)]);
-    assert!(matches!(opens(&swapped), Err(SealFault::Chunk { index: 0 })));
-    let mut repeated = bytes.clone();
-    repeated[chunk(1)].copy_from_slice(&bytes[chunk(0)]);
-    assert!(matches!(opens(&repeated), Err(SealFault::Chunk { index: 1 })));
-    let mut foreign = bytes.clone();
-    foreign[chunk(2)].copy_from_slice(&sealed(model(), &content)[chunk(2)]);
-    assert!(matches!(opens(&foreign), Err(SealFault::Chunk { index: 2 })));
+    for (changed, wanted) in [(swapped, 0), (replaced(1, &bytes, 0), 1), (replaced(2, &other, 2), 2)] {
+        assert!(matches!(opens(&changed), Err(SealFault::Chunk { index }) if index == wanted), "{wanted}");
+    }
     for at in [chunk(0).start, chunk(1).end - 1, chunk(2).end - 1] {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1;
@@ -130,7 +131,7 @@ fn headers_of_other_formats_are_named() {
     assert!(matches!(opens(&with_byte(8, 9)), Err(SealFault::Version { found: 9 })));
     assert!(matches!(opens(&with_byte(12, 77)), Err(SealFault::UnknownKind)));
     let result = opens(&with_byte(20, bytes[20] ^ 1));
-    assert!(matches!(result, Err(SealFault::OtherName { .. })), "a model has the name of its file: {result:?}");
+    assert!(matches!(result, Err(SealFault::OtherName { .. })), "{result:?}");
 }
 
 proptest! {
@@ -164,8 +165,7 @@ proptest! {
 fn a_writer_holds_its_user_to_the_announced_length() {
     let writer = || Writer::new(Vec::new(), &key(), model(), 10).unwrap();
     assert_eq!(writer().finish().unwrap_err().kind(), ErrorKind::InvalidInput);
-    let mut more = writer();
-    assert_eq!(more.write_all(&[0; 11]).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(writer().write_all(&[0; 11]).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn model_files_are_written_and_read_sealed_and_plain() {
         assert_eq!(*read(Some(&key()), limit).unwrap(), content);
         assert!(matches!(read(None, limit), Err(StoreError::KeyNeeded(p)) if p == path));
         assert!(matches!(read(Some(&other_key()), limit), Err(StoreError::WrongKey(p)) if p == path));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside the file");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
     assert!(matches!(read(Some(&key()), 99_999), Err(StoreError::FileTooLarge { bytes: 100_000, .. })));
     write_file(&path, model(), None, &content(100)).unwrap();
@@ -204,7 +204,6 @@ fn model_files_are_written_and_read_sealed_and_plain() {
     assert!(matches!(error, StoreError::Sealed { fault: SealFault::Truncated { .. }, .. }), "{error}");
 }
 
-/// Else one model's weights are served under another's name.
 #[test]
 fn sealed_files_do_not_open_under_another_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -245,40 +244,28 @@ fn keys_come_from_files_variables_and_commands_alike() {
     let from = |key: Result<SealKey, StoreError>| open(&bytes, &key.unwrap(), model()).unwrap();
     assert_eq!(from(SealKey::from_file(&path)), b"content");
     assert_eq!(from(SealKey::from_command("printf 'sixteen bytes or\r\n'")), b"content");
-    // Cargo sets this for tests: some variable whose value is known.
-    let name = env!("CARGO_MANIFEST_DIR");
+    // Cargo sets this variable for tests.
     let known = SealKey::from_env("CARGO_MANIFEST_DIR").unwrap();
-    let by_bytes = sealed_with(&SealKey::from_bytes(name.as_bytes()).unwrap());
-    assert_eq!(open(&by_bytes, &known, model()).unwrap(), b"content");
-}
-
-fn sealed_with(key: &SealKey) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), key, model(), 7).unwrap();
-    writer.write_all(b"content").unwrap();
-    writer.finish().unwrap()
+    let by_bytes = SealKey::from_bytes(env!("CARGO_MANIFEST_DIR").as_bytes()).unwrap();
+    let bytes = sealed_with(&by_bytes, model(), b"content");
+    assert_eq!(open(&bytes, &known, model()).unwrap(), b"content");
 }
 
 #[test]
 fn keys_that_are_missing_short_or_too_long_are_errors() {
     let dir = tempfile::tempdir().unwrap();
-    let text = |key: Result<SealKey, StoreError>| key.err().unwrap().to_string();
-    assert!(text(SealKey::from_bytes(b"\n\n")).contains("empty"));
-    assert!(text(SealKey::from_bytes(b"fifteen bytes..\n")).contains("15 bytes are too few"));
-    assert!(text(SealKey::from_file(&dir.path().join("none"))).contains("No such file"));
-    assert!(text(SealKey::from_env("TACIT_TEST_NOT_SET")).contains("not set"));
-    assert!(text(SealKey::from_command("true")).contains("empty"));
-    assert!(text(SealKey::from_command("echo sixteen bytes or; exit 3")).contains("exit status: 3"));
-    assert!(text(SealKey::from_command("head -c 5000 /dev/zero | tr '\\0' x")).contains("this is no key"));
-}
-
-fn put(store: &Store, material: &[u8]) -> MaterialId {
-    let id = MaterialId::random().unwrap();
-    store.put(id, OWNER, TOY, material).unwrap();
-    id
-}
-
-fn path(dir: &Path, id: MaterialId) -> PathBuf {
-    dir.join(format!("{id}.material"))
+    for (key, why) in [
+        (SealKey::from_bytes(b"\n\n"), "empty"),
+        (SealKey::from_bytes(b"fifteen bytes..\n"), "15 bytes are too few"),
+        (SealKey::from_file(&dir.path().join("none")), "No such file"),
+        (SealKey::from_env("TACIT_TEST_NOT_SET"), "not set"),
+        (SealKey::from_command("true"), "empty"),
+        (SealKey::from_command("echo sixteen bytes or; exit 3"), "exit status: 3"),
+        (SealKey::from_command("head -c 5000 /dev/zero | tr '\\0' x"), "this is no key"),
+    ] {
+        let text = key.err().unwrap().to_string();
+        assert!(text.contains(why), "{text}; {why}");
+    }
 }
 
 #[test]
@@ -288,8 +275,9 @@ fn a_sealed_store_hides_material_and_needs_its_key() {
     let store = open(Some(key())).unwrap();
     let secret = b"material that nobody else reads";
     let (a, b, c) = (put(&store, secret), put(&store, secret), put(&store, &content(200_000)));
+    let path = |id| file(dir.path(), id);
     for id in [a, b] {
-        assert!(!fs::read(path(dir.path(), id)).unwrap().windows(8).any(|w| w == &secret[..8]));
+        assert!(!fs::read(path(id)).unwrap().windows(8).any(|w| w == &secret[..8]));
     }
     assert_eq!(store.list(Some(OWNER)).unwrap()[0].bytes, secret.len() as u64);
     drop(store);
@@ -298,26 +286,27 @@ fn a_sealed_store_hides_material_and_needs_its_key() {
     let store = open(Some(key())).unwrap();
     assert_eq!(store.claim(a, OWNER).unwrap().as_slice(), secret);
     assert_eq!(*store.claim(c, OWNER).unwrap(), content(200_000));
+    let damaged = |id, why: &str| {
+        let error = store.claim(id, OWNER).unwrap_err();
+        assert!(matches!(&error, StoreError::Damaged { what, .. } if what.contains(why)), "{error}");
+    };
     // Another material's file, of the same length and under the same key.
     let d = put(&store, secret);
-    fs::copy(path(dir.path(), d), path(dir.path(), b)).unwrap();
-    let error = store.claim(b, OWNER).unwrap_err();
-    assert!(matches!(&error, StoreError::Damaged { what, .. } if what.contains("files were exchanged")), "{error}");
-    let mut bytes = fs::read(path(dir.path(), d)).unwrap();
+    fs::copy(path(d), path(b)).unwrap();
+    damaged(b, "files were exchanged");
+    let mut bytes = fs::read(path(d)).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
-    fs::write(path(dir.path(), d), &bytes).unwrap();
-    let error = store.claim(d, OWNER).unwrap_err();
-    assert!(matches!(&error, StoreError::Damaged { what, .. } if what.contains("chunk 0")), "{error}");
+    fs::write(path(d), &bytes).unwrap();
+    damaged(d, "chunk 0");
 }
 
 #[test]
 fn a_plain_store_does_not_become_sealed_silently() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path(), Party::Client, None).unwrap();
-    let id = put(&store, b"x");
-    drop(store);
-    let error = Store::open(dir.path(), Party::Client, Some(key())).err().unwrap();
+    let open = |key| Store::open(dir.path(), Party::Client, key);
+    let id = put(&open(None).unwrap(), b"x");
+    let error = open(Some(key())).err().unwrap();
     assert!(matches!(&error, StoreError::NotSealed(_)), "{error}");
     assert!(error.to_string().contains("new folder"), "{error}");
-    assert_eq!(Store::open(dir.path(), Party::Client, None).unwrap().claim(id, OWNER).unwrap().as_slice(), b"x");
+    assert_eq!(open(None).unwrap().claim(id, OWNER).unwrap().as_slice(), b"x");
 }

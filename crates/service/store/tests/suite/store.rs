@@ -1,29 +1,44 @@
 //! The life of stored material: one use, crashes, bindings, damage.
+use crate::common::*;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
-use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_ids::{ClientId, MaterialId};
 use tacit_store::managed::MARK;
-use tacit_store::{Binding, Claimed, Origin, Party, SealKey, Step, Store, StoreError};
-
-const OWNER: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
-const TOY: Origin<'_> = Origin { backend: "toy", peer: FolderId([4; 16]), maker: None };
-
-fn open(dir: &Path) -> Store {
-    Store::open(dir, Party::Client, None).unwrap()
-}
-
-fn put(store: &Store, material: &[u8]) -> MaterialId {
-    let id = MaterialId::random().unwrap();
-    store.put(id, OWNER, TOY, material).unwrap();
-    id
-}
+use tacit_store::{Binding, Claimed, Origin, Party, Step, Store, StoreError};
 
 fn name(id: MaterialId) -> String {
     format!("{id}.material")
+}
+
+fn other_plan() -> Binding {
+    Binding { plan: [9; 32], ..OWNER }
+}
+
+/// Changes one bit of the file of new material.
+fn put_damaged(store: &Store, material: &[u8], at: usize) -> MaterialId {
+    let id = put(store, material);
+    let mut bytes = fs::read(file(store.dir(), id)).unwrap();
+    bytes[at] ^= 1;
+    fs::write(file(store.dir(), id), bytes).unwrap();
+    id
+}
+
+/// Reads all of large material, which was claimed or picked with at most 1000 bytes in memory.
+fn read_spooled(claimed: Claimed) -> Vec<u8> {
+    let Claimed::Spooled(bytes, mut source) = claimed else { panic!("it is in memory") };
+    let mut read = Vec::new();
+    source.read_to_end(&mut read).unwrap();
+    assert!(bytes == read.len() as u64);
+    read
+}
+
+/// Material of some chunks, and stores without and with a key.
+fn large(len: u32) -> (Vec<u8>, [Option<tacit_store::SealKey>; 2]) {
+    ((0..len).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect(), [None, Some(sealing_key())])
 }
 
 /// Files of material in a folder.
@@ -54,17 +69,16 @@ fn material_is_claimed_once_and_its_content_is_gone_then() {
         assert!(!fs::read(file.unwrap().path()).unwrap().windows(6).any(|w| w == b"secret"));
     }
     for _ in 0..2 {
-        assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(i)) if i == id));
+        assert!(is_burnt(store.claim(id, OWNER), id));
     }
-    assert!(matches!(store.put(id, OWNER, TOY, b"again"), Err(StoreError::Burnt(_))));
+    assert!(is_burnt(store.put(id, OWNER, TOY, b"again"), id));
     assert!(store.discard(&[id], None).unwrap().is_empty());
     assert!(store.list(None).unwrap().is_empty());
     let unknown = MaterialId([9; 16]);
     assert!(matches!(store.claim(unknown, OWNER), Err(StoreError::NoMaterial(i)) if i == unknown));
     // The history outlives the process.
     drop(store);
-    let store = open(&folder);
-    assert!(matches!(store.put(id, OWNER, TOY, b"again"), Err(StoreError::Burnt(_))));
+    assert!(is_burnt(open(&folder).put(id, OWNER, TOY, b"again"), id));
     assert!(names(&folder).is_empty());
 }
 
@@ -79,7 +93,7 @@ fn material_that_another_session_is_writing_is_left_alone() {
             assert!(matches!(other.put(id, OWNER, TOY, b"mine"), Err(StoreError::Exists(_))));
             assert!(matches!(other.claim(id, OWNER), Err(StoreError::NoMaterial(_))));
             assert!(other.discard(&[id], None).unwrap().is_empty());
-            assert!(other.unused_ids().unwrap().contains(&id), "it is being made");
+            assert!(other.unused_ids().unwrap().contains(&id));
             assert!(other.list(None).unwrap().is_empty());
             assert_eq!(fs::read(folder.join(name(id))).unwrap(), b"all of it");
         }
@@ -97,9 +111,10 @@ fn a_put_that_fails_leaves_nothing_and_may_be_tried_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let id = MaterialId::random().unwrap();
-    fs::create_dir(dir.path().join(name(id))).unwrap();
+    let path = file(dir.path(), id);
+    fs::create_dir(&path).unwrap();
     assert!(matches!(store.put(id, OWNER, TOY, b"x"), Err(StoreError::File { .. })));
-    fs::remove_dir(dir.path().join(name(id))).unwrap();
+    fs::remove_dir(&path).unwrap();
     assert!(matches!(store.claim(id, OWNER), Err(StoreError::NoMaterial(_))));
     store.put(id, OWNER, TOY, b"x").unwrap();
     assert_eq!(store.claim(id, OWNER).unwrap().as_slice(), b"x");
@@ -127,17 +142,14 @@ fn of_many_claims_at_once_one_wins() {
     let store = open(dir.path());
     for _ in 0..10 {
         let id = put(&store, &[7; 1000]);
-        let wins: usize = thread::scope(|scope| {
+        let wins = thread::scope(|scope| {
             let claims: Vec<_> = (0..8).map(|_| scope.spawn(|| store.claim(id, OWNER))).collect();
-            claims
-                .into_iter()
-                .map(|c| c.join().unwrap())
-                .filter(|r| match r {
-                    Ok(_) => true,
-                    Err(StoreError::Burnt(_)) => false,
-                    Err(e) => panic!("{e}"),
-                })
-                .count()
+            let won = claims.into_iter().map(|claim| match claim.join().unwrap() {
+                Ok(_) => 1,
+                Err(StoreError::Burnt(_)) => 0,
+                Err(e) => panic!("{e}"),
+            });
+            won.sum::<usize>()
         });
         assert_eq!(wins, 1);
     }
@@ -148,18 +160,17 @@ fn other_bindings_are_refused_and_leave_the_material_ready() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let id = put(&store, b"x");
-    let others = [
+    for (other, text) in [
         (Binding { client: ClientId([9; 32]), ..OWNER }, "another client"),
         (Binding { model: [9; 32], ..OWNER }, "another model"),
-        (Binding { plan: [9; 32], ..OWNER }, "another plan"),
-    ];
-    for (other, text) in others {
+        (other_plan(), "another plan"),
+    ] {
         assert!(store.claim(id, other).unwrap_err().to_string().contains(text));
     }
     assert!(store.discard(&[id], Some(ClientId([9; 32]))).unwrap().is_empty());
     // A file under another id is no material: the ledger says what there is.
     let stolen = MaterialId([5; 16]);
-    fs::copy(dir.path().join(name(id)), dir.path().join(name(stolen))).unwrap();
+    fs::copy(file(dir.path(), id), file(dir.path(), stolen)).unwrap();
     assert!(matches!(store.claim(stolen, OWNER), Err(StoreError::NoMaterial(_))));
     assert!(store.claim(id, OWNER).is_ok());
 }
@@ -170,14 +181,11 @@ fn what_is_ready_is_listed_in_order_and_counted_by_client() {
     let store = open(dir.path());
     let bob = Binding { client: ClientId([7; 32]), ..OWNER };
     let other_model = Binding { model: [8; 32], ..OWNER };
-    let ids: Vec<MaterialId> = [OWNER, bob, other_model, OWNER]
-        .into_iter()
-        .map(|binding| {
-            let id = MaterialId::random().unwrap();
-            store.put(id, binding, TOY, b"x").unwrap();
-            id
-        })
-        .collect();
+    let ids = [OWNER, bob, other_model, OWNER].map(|binding| {
+        let id = MaterialId::random().unwrap();
+        store.put(id, binding, TOY, b"x").unwrap();
+        id
+    });
     let listed = |binding| -> Vec<MaterialId> { store.list(binding).unwrap().iter().map(|e| e.id).collect() };
     assert_eq!(listed(None), ids);
     assert_eq!(listed(Some(OWNER)), [ids[0], ids[3]]);
@@ -195,9 +203,9 @@ fn recovery_waits_until_nobody_uses_the_folder() {
     let store = open(dir.path());
     let (kept, lost) = (put(&store, b"kept"), put(&store, b"lost"));
     let stray = MaterialId([5; 16]);
-    fs::write(dir.path().join(name(stray)), b"no row says what this is").unwrap();
+    fs::write(file(dir.path(), stray), b"no row says what this is").unwrap();
     fs::write(dir.path().join("notes.txt"), b"not ours").unwrap();
-    fs::remove_file(dir.path().join(name(lost))).unwrap();
+    fs::remove_file(file(dir.path(), lost)).unwrap();
     // Another process that opens the folder now must leave our work alone.
     let second = open(dir.path());
     assert!(names(dir.path()).contains(&name(stray)));
@@ -206,8 +214,8 @@ fn recovery_waits_until_nobody_uses_the_folder() {
     let store = open(dir.path());
     let mut all = vec![name(kept), "notes.txt".into(), name(stray)];
     all.sort();
-    assert_eq!(names(dir.path()), all, "what the ledger never knew is not ours, and of no use");
-    assert!(matches!(store.claim(lost, OWNER), Err(StoreError::Burnt(_))));
+    assert_eq!(names(dir.path()), all);
+    assert!(is_burnt(store.claim(lost, OWNER), lost));
     assert!(matches!(store.claim(stray, OWNER), Err(StoreError::NoMaterial(_))));
     assert_eq!(store.claim(kept, OWNER).unwrap().as_slice(), b"kept");
 }
@@ -219,13 +227,13 @@ fn damaged_files_are_burnt_and_named() {
     let damaged = |id: MaterialId, what: &str| {
         let error = store.claim(id, OWNER).unwrap_err();
         assert!(matches!(&error, StoreError::Damaged { id: i, what: w } if *i == id && w.contains(what)), "{error}");
-        assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(_))));
-        assert!(!dir.path().join(name(id)).exists());
+        assert!(is_burnt(store.claim(id, OWNER), id));
+        assert!(!file(dir.path(), id).exists());
     };
     // A flipped bit, and truncations (each step syncs the disk, so not every byte).
     for at in (0..80).step_by(7) {
         let id = put(&store, &[3; 40]);
-        let path = dir.path().join(name(id));
+        let path = file(dir.path(), id);
         let mut bytes = fs::read(&path).unwrap();
         if at < bytes.len() {
             bytes[at] ^= 1 << (at % 8);
@@ -236,14 +244,14 @@ fn damaged_files_are_burnt_and_named() {
         damaged(id, if at < 40 { "checksum" } else { "40 expected" });
     }
     let longer = put(&store, &[3; 40]);
-    fs::write(dir.path().join(name(longer)), [3; 41]).unwrap();
+    fs::write(file(dir.path(), longer), [3; 41]).unwrap();
     damaged(longer, "41 bytes");
     let missing = put(&store, &[3; 40]);
-    fs::remove_file(dir.path().join(name(missing))).unwrap();
+    fs::remove_file(file(dir.path(), missing)).unwrap();
     damaged(missing, "missing");
     // Two files exchanged.
     let (a, b) = (put(&store, &[1; 40]), put(&store, &[2; 40]));
-    fs::copy(dir.path().join(name(a)), dir.path().join(name(b))).unwrap();
+    fs::copy(file(dir.path(), a), file(dir.path(), b)).unwrap();
     damaged(b, "checksum");
     assert_eq!(store.claim(a, OWNER).unwrap().as_slice(), [1; 40]);
 }
@@ -261,11 +269,11 @@ fn foreign_and_newer_ledgers_are_refused() {
     let error = Store::open(dir.path(), Party::Client, None).err().unwrap();
     assert!(matches!(error, StoreError::ForeignLedger { .. }), "{error}");
     assert!(error.to_string().contains("version 99"), "{error}");
-    // One of the first version is brought to this one.
+    // A ledger of the first version is migrated.
     const OLD: &str = "DROP TABLE upload; DROP TABLE ordered; DROP TABLE clock; ALTER TABLE material DROP COLUMN maker";
     rusqlite::Connection::open(&ledger).unwrap().execute_batch(OLD).unwrap();
     pragma("user_version", 1);
-    assert!(Store::open(dir.path(), Party::Client, None).unwrap().uploads().unwrap().is_empty());
+    assert!(open(dir.path()).uploads().unwrap().is_empty());
     pragma("application_id", 1);
     let error = Store::open(dir.path(), Party::Client, None).err().unwrap();
     assert!(error.to_string().contains("another program"), "{error}");
@@ -284,14 +292,12 @@ fn empty_material_and_material_of_several_chunks_come_back() {
     }
 }
 
-/// Large material is written as it comes and read as it is used, sealed or not: the same bytes, once.
 #[test]
 fn material_in_pieces_is_the_same_material() {
-    let key = SealKey::from_bytes(&[7; 32]).unwrap();
-    let material: Vec<u8> = (0..200_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
-    for key in [None, Some(key)] {
+    let (material, keys) = large(200_000);
+    for key in keys {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), Party::Client, key.clone()).unwrap();
+        let store = Store::open(dir.path(), Party::Client, key).unwrap();
         let reserved = || {
             let id = MaterialId::random().unwrap();
             (id, store.reserve(id, OWNER, TOY, None).unwrap())
@@ -306,26 +312,17 @@ fn material_in_pieces_is_the_same_material() {
         material.chunks(777).for_each(|piece| place.write_all(piece).unwrap());
         assert!(place.write_all(&[0]).is_err(), "more than announced");
         place.finish().unwrap();
-        let Claimed::Spooled(bytes, mut source) = store.claim_within(id, OWNER, 1000).unwrap() else {
-            panic!("it is larger than what may be in memory")
-        };
-        assert!(names(dir.path()).is_empty(), "its file has no name any more");
-        let mut read = Vec::new();
-        source.read_to_end(&mut read).unwrap();
-        assert!(read == material);
-        assert!(bytes == material.len() as u64);
-        assert!(matches!(store.claim_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
+        let claimed = store.claim_within(id, OWNER, 1000).unwrap();
+        assert!(names(dir.path()).is_empty());
+        assert!(read_spooled(claimed) == material);
+        assert!(is_burnt(store.claim_within(id, OWNER, 1000), id));
         // Small material is there at once.
         let id = put(&store, b"small");
         assert!(matches!(store.claim_within(id, OWNER, 5).unwrap(), Claimed::Memory(bytes) if *bytes == *b"small"));
         // Damage shows before anything is given out.
-        let id = put(&store, &material);
-        let path = dir.path().join(name(id));
-        let mut bytes = fs::read(&path).unwrap();
-        bytes[150_000] ^= 1;
-        fs::write(&path, bytes).unwrap();
+        let id = put_damaged(&store, &material, 150_000);
         assert!(matches!(store.claim_within(id, OWNER, 1000), Err(StoreError::Damaged { .. })));
-        // What is given up, or too short, leaves nothing, and the id may be taken again.
+        // Material that is given up, or too short, leaves nothing, and the id may be taken again.
         let (id, place) = reserved();
         let mut place = place.place(10).unwrap();
         place.write_all(b"nine byte").unwrap();
@@ -334,7 +331,7 @@ fn material_in_pieces_is_the_same_material() {
         drop(store.reserve(id, OWNER, TOY, None).unwrap().place(10).unwrap());
         assert!(names(dir.path()).is_empty());
         assert!(store.list(None).unwrap().is_empty());
-        // Without a name from the beginning.
+        // A spool has no name from the beginning.
         let mut spool = store.spool(id, material.len() as u64).unwrap();
         assert!(names(dir.path()).is_empty());
         spool.write_all(&material[1..]).unwrap();
@@ -361,11 +358,11 @@ fn what_is_in_hand_is_nobody_elses_and_is_not_used_up() {
     let (picked, _) = other.pick(id, OWNER).unwrap().unwrap();
     other.claim_picked(picked).unwrap();
     for store in [&store, &other] {
-        assert!(matches!(store.pick(id, OWNER), Err(StoreError::Burnt(i)) if i == id));
-        assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(_))));
+        assert!(is_burnt(store.pick(id, OWNER), id));
+        assert!(is_burnt(store.claim(id, OWNER), id));
     }
     assert!(names(dir.path()).is_empty());
-    // Destroyed while it is in hand, and claimed by somebody who does not look whether it is.
+    // Destroyed while it is picked, and claimed without being picked.
     for destroy in [true, false] {
         let id = put(&store, b"x");
         let (picked, _) = store.pick(id, OWNER).unwrap().unwrap();
@@ -373,51 +370,41 @@ fn what_is_in_hand_is_nobody_elses_and_is_not_used_up() {
             true => assert_eq!(other.discard(&[id], None).unwrap(), [id]),
             false => assert_eq!(other.claim(id, OWNER).unwrap().as_slice(), b"x"),
         }
-        assert!(matches!(store.claim_picked(picked), Err(StoreError::Burnt(i)) if i == id));
+        assert!(is_burnt(store.claim_picked(picked), id));
     }
-    // What is damaged is burnt, what is another's is left alone.
+    // Damaged material is burnt, another's is left alone.
     let id = put(&store, b"material");
-    assert!(matches!(store.pick(id, Binding { plan: [9; 32], ..OWNER }), Err(StoreError::WrongBinding { .. })));
-    fs::write(dir.path().join(name(id)), b"Material").unwrap();
+    assert!(matches!(store.pick(id, other_plan()), Err(StoreError::WrongBinding { .. })));
+    fs::write(file(dir.path(), id), b"Material").unwrap();
     assert!(matches!(store.pick(id, OWNER), Err(StoreError::Damaged { .. })));
-    assert!(matches!(store.pick(id, OWNER), Err(StoreError::Burnt(_))));
+    assert!(is_burnt(store.pick(id, OWNER), id));
     assert!(matches!(store.pick(MaterialId([9; 16]), OWNER), Err(StoreError::NoMaterial(_))));
 }
 
 #[test]
 fn large_material_in_hand_is_read_as_it_is_used() {
-    let key = SealKey::from_bytes(&[7; 32]).unwrap();
-    let material: Vec<u8> = (0..100_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
-    for key in [None, Some(key)] {
+    let (material, keys) = large(100_000);
+    for key in keys {
         let dir = tempfile::tempdir().unwrap();
         let open = || Store::open(dir.path(), Party::Client, key.clone()).unwrap();
         let (store, other) = (open(), open());
         let id = put(&store, &material);
         // Dropped, it is as it was.
         drop(store.pick_within(id, OWNER, 1000).unwrap().unwrap());
-        let Some((picked, Claimed::Spooled(bytes, mut source))) = other.pick_within(id, OWNER, 1000).unwrap() else {
-            panic!("it is larger than what may be in memory")
-        };
+        let (picked, content) = other.pick_within(id, OWNER, 1000).unwrap().unwrap();
         assert!(store.pick_within(id, OWNER, 1000).unwrap().is_none());
         assert!(store.pick(id, OWNER).unwrap().is_none());
         other.claim_picked(picked).unwrap();
-        assert!(names(dir.path()).is_empty(), "its file has no name any more");
-        let mut read = Vec::new();
-        source.read_to_end(&mut read).unwrap();
-        assert!(read == material);
-        assert!(bytes == material.len() as u64);
-        assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
+        assert!(names(dir.path()).is_empty());
+        assert!(read_spooled(content) == material);
+        assert!(is_burnt(store.pick_within(id, OWNER, 1000), id));
         let id = put(&store, b"small");
         let (_, content) = store.pick_within(id, OWNER, 5).unwrap().unwrap();
         assert!(matches!(content, Claimed::Memory(bytes) if *bytes == *b"small"));
-        // Damage shows before anything is given out, and burns it.
-        let id = put(&store, &material);
-        let path = dir.path().join(name(id));
-        let mut bytes = fs::read(&path).unwrap();
-        bytes[50_000] ^= 1;
-        fs::write(&path, bytes).unwrap();
+        // Damage shows before anything is given out, and burns the material.
+        let id = put_damaged(&store, &material, 50_000);
         assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Damaged { .. })));
-        assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
+        assert!(is_burnt(store.pick_within(id, OWNER, 1000), id));
     }
 }
 
@@ -440,6 +427,6 @@ fn what_is_ordered_is_no_stock_and_is_not_lost_until_it_is_given_up() {
     assert_eq!(store.list(None).unwrap()[0].maker, Some(helper));
     assert_eq!(store.unused_ids().unwrap(), ids.into());
     store.expire(Duration::ZERO).unwrap();
-    assert!(store.ordered().unwrap().is_empty(), "both were old");
-    assert!(store.unused_ids().unwrap().is_empty(), "both were old");
+    assert!(store.ordered().unwrap().is_empty());
+    assert!(store.unused_ids().unwrap().is_empty());
 }
