@@ -1,8 +1,8 @@
 //! Announced inputs, whose material is made in advance.
-use crate::answer::{made_for, only};
-use crate::ask::ask;
+use crate::answer::{made_for, only, timed};
+use crate::ask::expect_reply;
 use crate::claimed::{Asked, ClaimedMaterial};
-use crate::wire::{Announce, InputId, Reply, Request, misplaced};
+use crate::wire::{Announce, InputId, Reply, Request};
 use crate::{Answer, Client, ClientError, Closer, Notices, PhaseReport, Prepared};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -11,8 +11,8 @@ use tacit_backends::Material;
 use tacit_graph::Units;
 use tacit_net::Phase;
 
-/// Result of an announcement, and the connection that made it: the server holds its half while that
-/// is open.
+/// Material and its costs, and the connection that made it: the server holds its half while that is
+/// open.
 type Made = (Option<PhaseReport>, Prepared, Material, Client);
 
 /// An announced input or batch. A thread makes its material on a connection of its own, when the
@@ -31,7 +31,6 @@ impl Announced {
         self.maker_thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Number of inputs.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs
@@ -58,8 +57,7 @@ impl Drop for Announced {
 }
 
 impl Client {
-    /// Announces an input, expected `expected` from now if that is known, so that its offline phase
-    /// may run in advance.
+    /// Announces an input, expected `expected` from now if that is known.
     ///
     /// # Errors
     /// [`ClientError::Usage`] if the back end has no offline phase, [`ClientError::NoDealer`],
@@ -80,17 +78,14 @@ impl Client {
         self.check_makes(&maker)?;
         let name = InputId::random()?;
         let expected_ms = expected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        let request = Request::Announce(Announce { name, expected_ms, ttl_ms: None });
-        match ask(maker.channel_mut(), &request)? {
-            Reply::Noted { .. } => {}
-            other => return Err(misplaced(request.name(), &other).into()),
-        }
+        let announce = Request::Announce(Announce { name, expected_ms, ttl_ms: None });
+        expect_reply!(maker.channel_mut(), announce, Reply::Noted { .. } => {});
         Self::start_maker_thread(maker, name)
     }
 
     /// Takes up an input of this client that was announced in another way, such as over HTTP, under
-    /// a name that the server gave. Its offline phase runs on `maker`, when its turn has come. For
-    /// a batch, `maker` must have its batch size.
+    /// a name that the server gave. Its offline phase runs on `maker`, which must have its batch
+    /// size, when its turn has come.
     ///
     /// # Errors
     /// As [`announce_over`](Self::announce_over). If the server no longer knows the name, waiting
@@ -119,7 +114,6 @@ impl Client {
         Ok(())
     }
 
-    /// Starts the thread that makes an announced input's material on a connection.
     fn start_maker_thread(mut connection: Self, name: InputId) -> Result<Announced, ClientError> {
         let (closer, inputs) = (connection.closer(), connection.model().batch());
         let started = thread::Builder::new().name("tacit-announced".into()).spawn(move || {
@@ -172,28 +166,23 @@ impl Client {
         self.set_batch(announced.inputs)?;
         self.fill_up(&mut together);
         let name = InputId::random()?;
-        let request = self.asking(name, Some(announced.name), None);
-        let ignored = match ask(self.channel_mut(), &request)? {
-            Reply::Noted { notice_ignored } => notice_ignored,
-            other => return Err(misplaced(request.name(), &other).into()),
-        };
+        let asking = self.asking(name, Some(announced.name), None);
+        let ignored = expect_reply!(self.channel_mut(), asking, Reply::Noted { notice_ignored } => notice_ignored);
         tracing::info!(input = %name, "was announced as input {}", announced.name);
         if let Some(why) = ignored {
             tracing::warn!("the input is treated as one that was not announced: {why}");
             drop(announced);
-            return Ok((timed(self.answer_anew(name, None, &together)?, began, inputs.len()), None));
+            return Ok((first_timed(self.answer_anew(name, None, &together)?, began, inputs.len()), None));
         }
         let (setup, prepared, material, maker) = announced.wait().expect("its thread is taken only here")?;
         claimed(self);
         let material = ClaimedMaterial::made(prepared.id, material);
         let answers = self.online(Asked::Before(name), Some(material), &together)?;
-        Ok((timed(made_for(answers, setup, prepared), began, inputs.len()), Some(maker)))
+        Ok((first_timed(made_for(answers, setup, prepared), began, inputs.len()), Some(maker)))
     }
 }
 
-/// Returns the first `count` answers, with the time since `began`.
-fn timed(answers: Vec<Answer>, began: Instant, count: usize) -> Vec<Answer> {
-    let request_to_answer_s = began.elapsed().as_secs_f64();
-    let answers = answers.into_iter().take(count);
-    answers.map(|answer| Answer { request_to_answer_s, ..answer }).collect()
+fn first_timed(mut answers: Vec<Answer>, began: Instant, count: usize) -> Vec<Answer> {
+    answers.truncate(count);
+    timed(answers, began)
 }

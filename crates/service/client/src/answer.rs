@@ -1,6 +1,7 @@
 //! The results of an input and of making its material.
 use crate::measure::PhaseReport;
 use crate::wire::InputId;
+use std::time::Instant;
 use tacit_backends::{Faint, Sides};
 use tacit_ids::MaterialId;
 
@@ -61,4 +62,10 @@ pub(crate) fn only(mut answers: Vec<Answer>) -> Answer {
 /// Adds the setup, if any, and the material that was made to answers.
 pub(crate) fn made_for(answers: Vec<Answer>, setup: Option<PhaseReport>, prepared: Prepared) -> Vec<Answer> {
     answers.into_iter().map(|a| Answer { setup: setup.or(a.setup), prepared: Some(prepared), ..a }).collect()
+}
+
+/// Adds the time since `began` to answers.
+pub(crate) fn timed(answers: Vec<Answer>, began: Instant) -> Vec<Answer> {
+    let request_to_answer_s = began.elapsed().as_secs_f64();
+    answers.into_iter().map(|answer| Answer { request_to_answer_s, ..answer }).collect()
 }

@@ -8,6 +8,18 @@ use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
 use tacit_net::{Channel, NetError};
 
+/// Asks for the one reply that fits a pattern; any other is an error.
+macro_rules! expect_reply {
+    ($channel:expr, $request:expr, $wanted:pat => $value:expr) => {{
+        let request = &$request;
+        match crate::ask::ask($channel, request)? {
+            $wanted => $value,
+            other => return Err(crate::wire::misplaced(request.name(), &other).into()),
+        }
+    }};
+}
+pub(crate) use expect_reply;
+
 /// Sends a request and waits for the answer; a refusal is an error.
 pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, ClientError> {
     ask_telling(channel, request, &|_| ())
@@ -19,8 +31,7 @@ fn ask_telling(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) ->
     answer_to(channel, request, waits)
 }
 
-/// Describes an error `during` a request. If the server has closed the connection with a goodbye,
-/// that is the error.
+/// Describes an error `during` a request; a goodbye of the server has precedence.
 pub(crate) fn lost(channel: &mut Channel, error: ClientError, during: &'static str) -> ClientError {
     let (ClientError::Net(net) | ClientError::Backend(BackendError::Net(net))) = &error else {
         return error.of(channel, during);
@@ -33,14 +44,12 @@ pub(crate) fn lost(channel: &mut Channel, error: ClientError, during: &'static s
     }
 }
 
-/// Waits for the answer to a request; a refusal is an error.
 fn answer_to(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) -> Result<Reply, ClientError> {
     // Stock is made when the server is idle, so a refill may wait without limit.
     let patience = (!matches!(request, Request::Refill { .. })).then(|| channel.patience());
     wait_for(channel, request.name(), patience, waits)
 }
 
-/// Waits for the answer to `request`; a refusal is an error.
 pub(crate) fn answered(channel: &mut Channel, request: &'static str) -> Result<Reply, ClientError> {
     let patience = Some(channel.patience());
     wait_for(channel, request, patience, &|_| ())
@@ -72,7 +81,7 @@ fn wait_for(
     }
 }
 
-/// Describes why a phase failed; uses the server's reason if the server has ended the connection.
+/// Describes why a phase failed; uses the server's reason if it has ended the connection.
 pub(crate) fn broken_off(channel: &mut Channel, error: ClientError, phase: &'static str) -> ClientError {
     match reply_instead(channel) {
         Some(Reply::Goodbye { reason }) => ClientError::Ended { server: server_of(channel), reason },
@@ -80,8 +89,8 @@ pub(crate) fn broken_off(channel: &mut Channel, error: ClientError, phase: &'sta
     }
 }
 
-/// Requests a phase. If the server refuses, withdraws the input, so that the server can free its
-/// place and its material.
+/// Requests a phase. If the server refuses, withdraws the input: the server can free its place and
+/// its material.
 pub(crate) fn ask_for(channel: &mut Channel, request: &Request, waits: &dyn Fn(u32)) -> Result<Reply, ClientError> {
     let reply = ask_telling(channel, request, waits);
     took_back(channel, request, reply)
@@ -93,8 +102,7 @@ fn took_back(
     reply: Result<Reply, ClientError>,
 ) -> Result<Reply, ClientError> {
     if let (Err(ClientError::Refused { .. }), Some(name)) = (&reply, request.input()) {
-        // An error is ignored: the input or the connection may have ended, and the refusal is the
-        // result.
+        // An error is ignored: the input or the connection may have ended.
         let _ = ask(channel, &Request::Cancel { name });
     }
     reply
@@ -108,8 +116,8 @@ pub(crate) fn ask_both(
     second: &Request,
     waits: &dyn Fn(u32),
 ) -> Result<Reply, ClientError> {
-    // Sends both in one write. If the server's goodbye has crossed the first, a second write would
-    // fail before the goodbye is read.
+    // One write: if the server's goodbye has crossed the first, a second write would fail
+    // before the goodbye is read.
     let said = gather(channel, REQUEST, first).and_then(|()| send(channel, REQUEST, second));
     said.map_err(|e| lost(channel, e.into(), first.name()))?;
     match answered(channel, first.name()) {
@@ -135,53 +143,54 @@ mod tests {
 
     const OFTEN: Duration = Duration::from_millis(20);
 
-    #[test]
-    fn a_server_that_only_says_that_it_waits_is_given_up() {
-        let (mut channel, mut server) = mem_pair();
-        channel.set_patience(10 * OFTEN);
-        let waiting = thread::spawn(move || {
+    /// A server that says `count` times that it waits, and then starts.
+    fn waiting(count: usize, queued: u32) -> (Channel, thread::JoinHandle<()>) {
+        let (channel, mut server) = mem_pair();
+        let serving = thread::spawn(move || {
             server.recv_max(REQUEST, 1 << 10).unwrap();
-            while send(&mut server, REPLY, &Reply::Waiting { queued: 7 }).is_ok() {
+            let waited = (0..count).all(|_| {
                 thread::sleep(OFTEN);
+                send(&mut server, REPLY, &Reply::Waiting { queued }).is_ok()
+            });
+            if waited {
+                send(&mut server, REPLY, &Reply::Go).unwrap();
             }
         });
+        (channel, serving)
+    }
+
+    #[test]
+    fn a_server_that_only_says_that_it_waits_is_given_up() {
+        let (mut channel, serving) = waiting(usize::MAX, 7);
+        channel.set_patience(10 * OFTEN);
         let told = std::cell::Cell::new(0);
         let request = Request::Infer { id: None, of: None };
-        let error = ask_for(&mut channel, &request, &|queued| told.set(queued)).unwrap_err();
-        let text = error.to_string();
+        let text = ask_for(&mut channel, &request, &|queued| told.set(queued)).unwrap_err().to_string();
         assert!(text.contains("--patience") && text.contains("the inference") && text.contains("7 jobs"), "{text}");
-        assert_eq!(told.get(), 7, "progress is told");
+        assert_eq!(told.get(), 7);
         drop(channel);
-        waiting.join().unwrap();
+        serving.join().unwrap();
     }
 
     #[test]
     fn stock_is_waited_for_and_a_turn_that_comes_is_taken() {
-        let (mut channel, mut server) = mem_pair();
+        let (mut channel, serving) = waiting(10, 0);
         channel.set_patience(2 * OFTEN);
-        let waiting = thread::spawn(move || {
-            server.recv_max(REQUEST, 1 << 10).unwrap();
-            for _ in 0..10 {
-                send(&mut server, REPLY, &Reply::Waiting { queued: 0 }).unwrap();
-                thread::sleep(OFTEN);
-            }
-            send(&mut server, REPLY, &Reply::Go).unwrap();
-        });
         let (id, folder) = (tacit_ids::MaterialId([1; 16]), tacit_ids::FolderId([2; 16]));
         let request = Request::Refill { id, folder, held: 0, most: 1 };
         assert_eq!(ask_for(&mut channel, &request, &|_| ()).unwrap(), Reply::Go);
-        waiting.join().unwrap();
+        serving.join().unwrap();
     }
 
     #[test]
     fn a_goodbye_that_comes_while_this_party_writes_is_heard() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut channel = Channel::new(Box::new(TcpTransport::new(stream).unwrap()));
-        channel.set_stall_timeout(Duration::from_secs(60)).unwrap();
         let peer = listener.accept().unwrap().0;
         let kept = peer.try_clone().unwrap();
-        let mut server = Channel::new(Box::new(TcpTransport::new(peer).unwrap()));
+        let [mut channel, mut server] =
+            [stream, peer].map(|stream| Channel::new(Box::new(TcpTransport::new(stream).unwrap())));
+        channel.set_stall_timeout(Duration::from_secs(60)).unwrap();
         send(&mut server, REPLY, &Reply::Goodbye { reason: "it stops".into() }).unwrap();
         drop(server);
         let megabyte = vec![0; 1 << 20];

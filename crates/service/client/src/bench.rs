@@ -42,7 +42,7 @@ pub struct MaterialBytes {
     pub server: u64,
 }
 
-/// The answer, compared with the reference.
+/// The private answer beside the reference.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct OutputFigures {
     /// Class of the private answer.
@@ -52,9 +52,8 @@ pub struct OutputFigures {
     /// Largest difference from the reference in the output's real unit. For top-1: the distance of
     /// the class indices, which says little.
     pub max_error: f64,
-    /// The back end's declared worst case of that difference for these weights. `null` where the
-    /// back end declares none: for top-1, and for deep models, where it exceeds the range of the
-    /// reference's outputs.
+    /// The back end's declared worst case of that difference for these weights. `null` for top-1,
+    /// and for deep models, where it exceeds the range of the reference's outputs.
     pub error_bound: Option<f64>,
     /// The difference in units of the output's last place. For top-1: 0 if the classes agree,
     /// otherwise 1. `null` if answers are not integers.
@@ -66,11 +65,10 @@ pub struct OutputFigures {
 /// One inference by a fresh client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Run {
-    /// Figures of `setup`, `offline` and `online`; phases that the back end does not have are
-    /// absent.
+    /// Figures of those of `setup`, `offline` and `online` that the back end has.
     pub phases: BTreeMap<String, PhaseFigures>,
-    /// The client's wall time from the request to the answer, in seconds: the claim of stored
-    /// material at both parties (found, read, burnt durably) and the online phase.
+    /// The client's wall seconds from the request to the answer: the claim of stored material at
+    /// both parties and the online phase.
     pub request_to_answer_s: f64,
     /// Size of the material.
     pub material_bytes: MaterialBytes,
@@ -127,37 +125,29 @@ pub fn client_runs(
     input: &[f32],
     runs: usize,
 ) -> Result<Vec<ClientRun>, ClientError> {
-    (0..runs).map(|_| client_run(registry, config, model, backend, units, input)).collect()
+    let mut all = Vec::new();
+    for _ in 0..runs {
+        let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
+        let mut client = Connection::connect(registry.clone(), config)?.open(model, backend)?;
+        let (setup, prepared) = match client.needs_material()? {
+            true => (client.setup()?, Some(client.prepare()?)),
+            false => (None, None),
+        };
+        let answer = client.infer_in(units, input)?;
+        client.close()?;
+        all.push(ClientRun {
+            setup: setup.or(answer.setup),
+            offline: prepared.map(|p| p.offline),
+            online: answer.online,
+            request_to_answer_s: answer.request_to_answer_s,
+            material_bytes: prepared.map_or(Sides::default(), |p| p.bytes),
+            values: answer.revealed,
+        });
+    }
+    Ok(all)
 }
 
-/// Runs one input over a connection of its own.
-fn client_run(
-    registry: &Registry,
-    config: &ClientConfig,
-    model: &str,
-    backend: Option<&str>,
-    units: Units,
-    input: &[f32],
-) -> Result<ClientRun, ClientError> {
-    let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
-    let mut client = Connection::connect(registry.clone(), config)?.open(model, backend)?;
-    let (setup, prepared) = match client.needs_material()? {
-        true => (client.setup()?, Some(client.prepare()?)),
-        false => (None, None),
-    };
-    let answer = client.infer_in(units, input)?;
-    client.close()?;
-    Ok(ClientRun {
-        setup: setup.or(answer.setup),
-        offline: prepared.map(|p| p.offline),
-        online: answer.online,
-        request_to_answer_s: answer.request_to_answer_s,
-        material_bytes: prepared.map_or(Sides::default(), |p| p.bytes),
-        values: answer.revealed,
-    })
-}
-
-/// Relative to the largest output: how far float sums in another order differ in a back end that is
+/// Relative to the largest output: the error of float sums in another order, in a back end that is
 /// exact.
 const ROUNDING: f64 = 1e-6;
 
@@ -216,12 +206,12 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     })
 }
 
-/// Returns the class that a model's outputs tell; those of a top-1 model are the class itself.
+/// The class that a model's outputs tell.
 fn class(values: &[f64], top1: bool) -> Option<usize> {
     if top1 { values.first().map(|&c| c as usize) } else { tacit_floats::first_largest(values) }
 }
 
-/// Converts a report's figures to the printed form.
+/// The printed form of a report.
 #[must_use]
 pub fn printed(report: &PhaseReport) -> PhaseFigures {
     let party =
@@ -234,11 +224,10 @@ pub fn printed(report: &PhaseReport) -> PhaseFigures {
     }
 }
 
-/// Describes this machine: processor model, and number of cores that this process may use.
+/// This machine: processor model, and number of cores that this process may use.
 #[must_use]
 pub fn machine() -> String {
-    // If the file cannot be read, the processor is "unknown".
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_else(|_| String::new());
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|l| l.strip_prefix("model name")).and_then(|l| l.split_once(':'));
     let name = name.map_or("unknown processor", |(_, name)| name.trim());
     let cores = ProcessLimits::read(&Roots::default()).threads();

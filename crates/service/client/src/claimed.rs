@@ -28,8 +28,7 @@ impl ClaimedMaterial {
         Self { id, material, stored: None }
     }
 
-    /// Picks stored material, unless another process has it in use. It stays stored unless it is
-    /// used up; damaged material is burnt.
+    /// Picks stored material, unless another process has it in use; damaged material is burnt.
     pub(crate) fn picked(
         store: &Arc<Store>,
         side: &dyn ClientSide,
@@ -50,8 +49,7 @@ impl ClaimedMaterial {
         }
     }
 
-    /// Returns the material for its single use. Stored material is claimed and burnt, durably,
-    /// before this returns.
+    /// The material for its single use; stored material is claimed and burnt, durably, first.
     pub(crate) fn used_up(self) -> Result<Material, StoreError> {
         if let Some((store, picked)) = self.stored {
             store.claim_picked(picked)?;

@@ -8,7 +8,7 @@ pub use helped::{FetchedMaterial, HelperDelivery};
 pub use progress::{Progress, Step};
 
 use crate::answer::{Answer, BatchPart, made_for, only};
-use crate::ask::{answered, ask, ask_both, ask_for, broken_off};
+use crate::ask::{answered, ask_both, ask_for, broken_off, expect_reply};
 use crate::claimed::{Asked, ClaimedMaterial};
 use crate::measure::{Marks, Meter, PhaseReport};
 use crate::stock::{self, Stock};
@@ -24,7 +24,7 @@ use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
 use tacit_store::{Binding, Entry, StoreError};
 
-/// How long a server may take, after the time of a request is over, to report that.
+/// How long a server may take, after a request's time is over, to report that.
 const OVERDUE: Duration = Duration::from_secs(60);
 
 /// A client with an open model.
@@ -54,7 +54,7 @@ pub struct Client {
     spared: Arc<AtomicU64>,
 }
 
-/// Parts of a connection on which a model was opened.
+/// A connection on which a model was opened.
 pub(crate) struct ConnectionParts {
     pub(crate) registry: Registry,
     pub(crate) config: ClientConfig,
@@ -64,8 +64,7 @@ pub(crate) struct ConnectionParts {
 }
 
 impl Client {
-    /// A client of the opened `model`, which the server calls `model_name`. `public` is the digest
-    /// of its public part.
+    /// A client of the opened `model`; `public` is the digest of its public part.
     pub(crate) fn new(
         parts: ConnectionParts,
         model: Arc<dyn ClientModel>,
@@ -117,7 +116,7 @@ impl Client {
         Arc::clone(&self.closer)
     }
 
-    /// Counts the bytes that the connection moves: for a thread that shows progress during a phase.
+    /// Counts the bytes that the connection moves, for a thread that shows progress.
     #[must_use]
     pub fn moved(&self) -> Arc<AtomicU64> {
         self.channel.transferred_bytes()
@@ -138,8 +137,7 @@ impl Client {
     /// Sets the terms of all later inputs: how long the answer may take, how soon it is needed.
     pub fn set_terms(&mut self, terms: Terms) {
         self.terms = terms;
-        // The server withdraws a request when its time is over; the client does not wait for a
-        // server that fails to.
+        // The client does not wait for a server that fails to withdraw a request in time.
         let over = terms.timeout_ms.map(|ms| Duration::from_millis(ms).saturating_add(OVERDUE));
         self.channel.set_patience(over.map_or(self.config.patience, |over| over.min(self.config.patience)));
     }
@@ -151,7 +149,7 @@ impl Client {
     }
 
     /// Makes the connection's keys, if the back end has a setup that has not run. Phases that need
-    /// the setup run it themselves.
+    /// it run it themselves.
     ///
     /// # Errors
     /// Errors of the protocol or the connection; the client is unusable afterwards. This holds for
@@ -178,7 +176,6 @@ impl Client {
         &mut self.channel
     }
 
-    /// Builds the request for an input under a name.
     pub(crate) fn asking(&self, name: InputId, notice: Option<InputId>, material: Option<MaterialId>) -> Request {
         Request::Ask(Ask { name, notice, material, terms: self.terms })
     }
@@ -216,10 +213,7 @@ impl Client {
     /// # Errors
     /// Errors of the connection.
     pub fn stored_at_server(&mut self) -> Result<Vec<MaterialId>, ClientError> {
-        match ask(&mut self.channel, &Request::Stored)? {
-            Reply::Ids(ids) => Ok(ids),
-            other => Err(misplaced("the list of material", &other).into()),
-        }
+        Ok(expect_reply!(&mut self.channel, Request::Stored, Reply::Ids(ids) => ids))
     }
 
     /// Destroys material of this client at both parties, for any model. Returns how many of the ids
@@ -269,8 +263,7 @@ impl Client {
             let Some(stock) = &self.stock else { break };
             match ClaimedMaterial::picked(stock.store(), &*self.side, self.binding, entry.id) {
                 Ok(Some(claimed)) => return self.online(Asked::Now(name), Some(claimed), input),
-                // Another process claimed it first, or the file is damaged (and now burnt): try the
-                // next one.
+                // Another process claimed it first, or the file is damaged: try the next one.
                 Ok(None) | Err(StoreError::Burnt(_) | StoreError::NoMaterial(_) | StoreError::Damaged { .. }) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -384,12 +377,11 @@ impl Client {
         let meter = Meter::start(channel, phase, &self.marks);
         let done = self.threads.install(|| work(side, channel));
         if let Err(ClientError::Store(_) | ClientError::Backend(BackendError::Spool { .. })) = &done {
-            // Cuts the connection: the server waits for messages that this client cannot send.
+            // The server waits for messages that this client cannot send.
             self.closer.cut();
         }
         let done = match done {
-            // Ends the phase as with any other answer: the server must not learn which ones are
-            // refused.
+            // Ends the phase as usual: the server must not learn which answers are refused.
             Err(e) if e.refuses_answer() => Err(e),
             done => Ok(done.map_err(|e| broken_off(channel, e, request.name()))?),
         };

@@ -12,7 +12,6 @@ pub struct Closer {
 }
 
 impl Closer {
-    /// Returns the closer of a socket's connection.
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, closed: AtomicBool::new(false), stop: Stop::default() }
     }
@@ -24,7 +23,7 @@ impl Closer {
         self.cut();
     }
 
-    /// Ends the connection because of a fault of this party.
+    /// Ends the connection for a fault of this party.
     pub(crate) fn cut(&self) {
         // An error means that the peer has ended the connection already.
         let _ = self.stream.shutdown(Shutdown::Both);

@@ -33,20 +33,18 @@ pub struct ClientConfig {
     pub threads: usize,
     /// Largest batch size, if back end and server allow batches; 1 runs each input on its own.
     pub max_batch: usize,
-    /// The dealer that this client trusts, and the folder for data that it receives once.
+    /// The dealer that this client trusts, and its stores of data that is received once.
     pub resources: ConnectionResources,
-    /// Options that a model must have been lowered with, such as `level=l2`. The public part that
-    /// states them is the server's word, so a client must require the options that it relies on.
-    /// `public=` and 64 hexadecimal digits pin the public part itself by its digest. Other models
-    /// are not opened.
+    /// Options that a model must have been lowered with, such as `level=l2`: the public part is the
+    /// server's word. `public=` and 64 hexadecimal digits pin the public part itself by its digest.
+    /// Other models are not opened.
     pub require: Options,
-    /// Models opened with this configuration and its clones, for one server. Connections share data
-    /// that is made or received once.
+    /// Models opened with this configuration and its clones, for one server.
     pub opened: OpenedModels,
     /// Class of the link, reported to the server for its estimates.
     pub link: LinkClass,
-    /// Bytes of memory reported to the server, as a power of two, for its estimates and batch
-    /// sizes; `None`: the memory that this process may use.
+    /// Bytes of memory reported to the server, as a power of two; `None`: the memory that this
+    /// process may use.
     pub memory: Option<u64>,
     /// Limit on connecting, up to the server's welcome.
     pub connect_timeout: Duration,
@@ -58,8 +56,8 @@ pub struct ClientConfig {
 }
 
 impl LinkClass {
-    /// Limit on connecting over such a link, up to the server's welcome. For the slowest class: the
-    /// server's limit on a handshake (two minutes), and time for the rest.
+    /// Limit on connecting over such a link, up to the server's welcome. The slowest class has the
+    /// server's limit on a handshake, and time for the rest.
     #[must_use]
     pub const fn connect_timeout(self) -> Duration {
         match self {
@@ -69,15 +67,8 @@ impl LinkClass {
     }
 }
 
-/// Bytes of memory that this process may use, if the system reports them.
-fn own_memory() -> Option<u64> {
-    ProcessLimits::read(&Roots::default()).memory_bytes
-}
-
 impl ClientConfig {
-    /// Defaults for an address: no store, one thread, batches as large as the server allows, 10
-    /// seconds to connect, 5 minutes stall timeout, an hour of patience. Material in a store
-    /// expires after 30 days.
+    /// Defaults for an address: no store, one thread, batches as large as the server allows.
     #[must_use]
     pub fn new(address: &str, identity: ClientIdentity) -> Self {
         Self {
@@ -107,7 +98,7 @@ impl ClientConfig {
         if !(1..=MAX_THREADS).contains(&self.threads) {
             return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", self.threads)));
         }
-        let memory = self.memory.or_else(own_memory).unwrap_or(0);
+        let memory = self.memory.or_else(|| ProcessLimits::read(&Roots::default()).memory_bytes).unwrap_or(0);
         let mib = u32::try_from(memory >> 20).unwrap_or(u32::MAX);
         let memory_mib = mib.checked_ilog2().map_or(0, |log| 1 << log);
         Ok(Device { threads: self.threads as u16, link: self.link, memory_mib })

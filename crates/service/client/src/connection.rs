@@ -1,5 +1,5 @@
 //! Connecting to a server and opening a model.
-use crate::ask::ask;
+use crate::ask::{ask, expect_reply};
 use crate::client::ConnectionParts;
 use crate::closer::Closer;
 use crate::config::ClientConfig;
@@ -52,7 +52,7 @@ impl Connection {
         Ok(Self { registry, config, channel, closer, stock })
     }
 
-    /// Returns a connection after the server's [`Reply::Welcome`](crate::wire::Reply::Welcome).
+    /// A connection after the server's [`Reply::Welcome`](crate::wire::Reply::Welcome).
     fn welcomed(config: &ClientConfig) -> Result<(Channel, Arc<Closer>), ClientError> {
         let end = Instant::now() + config.connect_timeout;
         let (host, _) = split_address(&config.address)?;
@@ -84,8 +84,7 @@ impl Connection {
         Ok((channel, closer))
     }
 
-    /// Halves that connecting destroyed in both parties' folders of material; `None` without a
-    /// folder.
+    /// Halves that connecting destroyed; `None` without a folder.
     #[must_use]
     pub fn reconciled(&self) -> Option<Reconciled> {
         self.stock.as_ref().map(Stock::settled)
@@ -116,17 +115,13 @@ impl Connection {
     /// # Errors
     /// Errors of the connection.
     pub fn uploads(&mut self) -> Result<Vec<Upload>, ClientError> {
-        match ask(&mut self.channel, &Request::Uploads)? {
-            Reply::Uploads(uploads) => Ok(uploads),
-            other => Err(misplaced("the list of keys", &other).into()),
-        }
+        Ok(expect_reply!(&mut self.channel, Request::Uploads, Reply::Uploads(uploads) => uploads))
     }
 
     /// For each upload, first destroys the local secret of its plan (the server names the plan),
     /// then asks the server to delete the upload. Returns how many uploads the server had. The next
-    /// use of such a model draws a new secret and uploads new keys.
-    ///
-    /// [`SecretsFolder::forget_all`] destroys all secrets of keys without any server.
+    /// use of such a model draws a new secret and uploads new keys. See also
+    /// [`SecretsFolder::forget_all`].
     ///
     /// # Errors
     /// Errors of the folder of secrets or the connection.
@@ -135,10 +130,8 @@ impl Connection {
         for upload in which {
             // The local secret goes first: its deletion is what protects the client.
             self.config.resources.secrets.iter().try_for_each(|secrets| secrets.forget(&upload.plan))?;
-            match ask(&mut self.channel, &Request::DeleteUpload { name: upload.name })? {
-                Reply::Deleted { uploads } => gone += u64::from(uploads),
-                other => return Err(misplaced("the deletion of keys", &other).into()),
-            }
+            let request = Request::DeleteUpload { name: upload.name };
+            gone += expect_reply!(&mut self.channel, request, Reply::Deleted { uploads } => u64::from(uploads));
         }
         Ok(gone)
     }
@@ -156,10 +149,7 @@ impl Connection {
     /// # Errors
     /// Errors of the connection.
     pub fn models(&mut self) -> Result<Vec<ModelInfo>, ClientError> {
-        match ask(&mut self.channel, &Request::List)? {
-            Reply::Models(models) => Ok(models),
-            other => Err(misplaced("the list of models", &other).into()),
-        }
+        Ok(expect_reply!(&mut self.channel, Request::List, Reply::Models(models) => models))
     }
 
     /// Opens a model with a back end for the rest of the connection: receives its public part and
@@ -199,7 +189,6 @@ impl Connection {
         Client::new(parts, opened, model.to_owned(), backend, digest)
     }
 
-    /// Chooses the back end for a model.
     fn choose(&mut self, model: &str) -> Result<String, ClientError> {
         let models = self.models()?;
         let Some(info) = models.iter().find(|m| m.name == model) else {
@@ -210,8 +199,8 @@ impl Connection {
     }
 }
 
-/// Chooses the first back end of a model that this client knows and whose server does not see the
-/// input.
+/// Chooses the first back end that this client knows and whose server does not see the input. Back
+/// ends that need more trust must be named by the client.
 pub(crate) fn choose<'a>(
     registry: &Registry,
     model: &str,
@@ -219,21 +208,19 @@ pub(crate) fn choose<'a>(
 ) -> Result<String, ClientError> {
     let mut passed_over = Vec::new();
     for backend in backends {
-        match registry.get(backend) {
-            Ok(known) if known.trust() == Trust::TwoParty => return Ok(backend.to_owned()),
-            // Back ends that need more trust must be named by the client.
-            Ok(known) if known.trust() == Trust::Dealer => {
-                passed_over.push(format!("`{backend}` (trusts a dealer)"));
-            }
-            Ok(_) => passed_over.push(format!("`{backend}` (the server sees the input)")),
-            Err(_) => passed_over.push(format!("`{backend}` (this client does not have it)")),
-        }
+        let why = match registry.get(backend).map(|known| known.trust()) {
+            Ok(Trust::TwoParty) => return Ok(backend.to_owned()),
+            Ok(Trust::Dealer) => "trusts a dealer",
+            Ok(_) => "the server sees the input",
+            Err(_) => "this client does not have it",
+        };
+        passed_over.push(format!("`{backend}` ({why})"));
     }
     Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
 }
 
-/// Key in `require` for the digest of the public part; no back end may use it as an option name. A
-/// required digest fixes everything that the client receives of the model.
+/// Key in `require` for the digest of the public part, which fixes everything that the client
+/// receives of the model; no back end may use it as an option name.
 const PUBLIC_DIGEST: &str = "public";
 
 /// Refuses a model that was not lowered with these options, or whose public part has another
@@ -266,7 +253,7 @@ fn required(
 }
 
 impl Client {
-    /// Opens a second connection for the same model and back end, without a folder of material.
+    /// Opens another connection for the same model and back end, without a folder of material.
     ///
     /// # Errors
     /// As [`Connection::connect`] and [`Connection::open`].
@@ -286,29 +273,30 @@ mod tests {
     #[test]
     fn what_is_required_must_be_stated() {
         let public = serde_json::json!({"options": {"level": "L2", "relu_drop": 0}});
-        for (require, refused) in [
-            ("", false),
-            ("level=l2", false),
-            ("level=l2,relu_drop=0", false),
-            ("level=l1", true),
-            ("exchanges=1", true),
-            (&format!("public={}", "ab".repeat(32)), false),
-            (&format!("level=l2,public={}", "ac".repeat(32)), true),
+        let check = |require: &str, public: &serde_json::Value| {
+            required(&require.parse().unwrap(), "digits", public, &[0xab; 32], None).map_err(|e| e.to_string())
+        };
+        for (require, is_met) in [
+            ("", true),
+            ("level=l2", true),
+            ("level=l2,relu_drop=0", true),
+            ("level=l1", false),
+            ("exchanges=1", false),
+            (&format!("public={}", "ab".repeat(32)), true),
+            (&format!("level=l2,public={}", "ac".repeat(32)), false),
         ] {
-            let said = required(&require.parse().unwrap(), "digits", &public, &[0xab; 32], None);
-            assert_eq!(said.is_err(), refused, "{require}");
+            assert_eq!(check(require, &public).is_ok(), is_met, "{require}");
         }
-        let none = serde_json::json!({});
-        let error = required(&"level=l2".parse().unwrap(), "digits", &none, &[0; 32], None).unwrap_err().to_string();
+        let error = check("level=l2", &serde_json::json!({})).unwrap_err();
         assert!(error.contains("level=l2") && error.contains("nothing"), "{error}");
     }
 
     #[test]
     fn what_protects_the_client_is_left_out_only_if_it_asks_for_that() {
         let public = serde_json::json!({"options": {"round": false}});
-        let said =
+        let check =
             |require: &str| required(&require.parse().unwrap(), "digits", &public, &[0; 32], Some(("round", "false")));
-        assert!(said("round=false").is_ok() && said("round=true").is_err());
-        assert!(said("").unwrap_err().to_string().contains("--require round=false"));
+        assert!(check("round=false").is_ok() && check("round=true").is_err());
+        assert!(check("").unwrap_err().to_string().contains("--require round=false"));
     }
 }

@@ -21,8 +21,7 @@ const BUFFER: usize = 16 << 10;
 /// Content type of a request's body.
 const JSON: &str = "application/json";
 
-/// The control interface of one server. Connects on the first request and reuses the connection for
-/// the next.
+/// The control interface of one server. Connects on the first request and reuses the connection.
 pub struct Control {
     agent: Agent,
     server: String,
@@ -30,9 +29,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Returns the control interface of the server at `host:port`, for a client; does not connect
-    /// yet. `name` is the name in the server's certificate, if it is not the host. `timeout` limits
-    /// each answer.
+    /// The control interface of the server at `host:port`; does not connect yet. `name` is the name
+    /// in the server's certificate, if it is not the host. `timeout` limits each answer.
     ///
     /// # Errors
     /// [`ClientError::Net`] if the address is malformed.
@@ -44,12 +42,8 @@ impl Control {
     ) -> Result<Self, ClientError> {
         let (host, _) = split_address(server)?;
         let secure = Secure { tls: identity.tls.for_http(), name: name.unwrap_or(host).to_owned() };
-        let config = Config::builder()
-            .timeout_global(Some(timeout))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .build();
+        let config = Config::builder().timeout_global(Some(timeout)).http_status_as_error(false);
+        let config = config.max_redirects(0).proxy(None).build();
         let agent = Agent::with_parts(config, secure, DefaultResolver::default());
         Ok(Self { agent, server: server.to_owned(), timeout })
     }
@@ -105,13 +99,11 @@ impl Control {
             Err(_) if text.is_empty() && status.is_success() => Value::Null,
             Err(e) => return Err(failed(&format!("the answer ({status}) is not JSON: {e}"))),
         };
-        match status.is_success() {
-            true => Ok(value),
-            false => {
-                let why = plain(value["error"].as_str().unwrap_or("no reason given"));
-                Err(ClientError::Denied { server: self.server.clone(), status: status.as_u16(), why })
-            }
+        if status.is_success() {
+            return Ok(value);
         }
+        let why = plain(value["error"].as_str().unwrap_or("no reason given"));
+        Err(ClientError::Denied { server: self.server.clone(), status: status.as_u16(), why })
     }
 }
 
@@ -166,7 +158,7 @@ impl fmt::Debug for ControlConnection {
     }
 }
 
-/// Passes time-outs to `ureq` for naming; TLS errors keep our wording.
+/// Has `ureq` name time-outs; TLS errors keep our wording.
 fn named(e: io::Error, timeout: &NextTimeout) -> Error {
     match e.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Error::Timeout(timeout.reason),
@@ -194,8 +186,7 @@ impl Transport for ControlConnection {
     }
 
     fn is_open(&mut self) -> bool {
-        // A server sends nothing between two answers: any data, or the end of the stream, means
-        // that the connection is over.
+        // A server sends nothing between two answers: any data, or the end, closes the connection.
         matches!(self.transport.try_read(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 

@@ -200,8 +200,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether this is about an answer that the client refuses, after the protocol has ended as
-    /// usual: the connection stays usable.
+    /// Whether the client refuses an answer after the protocol has ended as usual: the connection
+    /// stays usable.
     #[must_use]
     pub fn refuses_answer(&self) -> bool {
         matches!(self, Self::Backend(BackendError::Answer { .. }))
@@ -222,7 +222,7 @@ impl ClientError {
     /// Adds the server's name if the connection was lost `during` a request.
     pub(crate) fn of(self, channel: &Channel, during: &'static str) -> Self {
         match self {
-            // This party closed the connection, so the connection is lost.
+            // This party closed the connection.
             Self::Backend(BackendError::Stopped) => {
                 let error = NetError::from_io("stopping", &std::io::ErrorKind::ConnectionAborted.into());
                 Self::Lost { server: server_of(channel), during, error }
@@ -236,7 +236,7 @@ impl ClientError {
         }
     }
 
-    /// Converts an operating-system error, with the file that it is about.
+    /// Adds the file to an operating-system error.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }

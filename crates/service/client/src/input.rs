@@ -22,13 +22,13 @@ const MAX_INPUTS: usize = 1 << 20;
 /// Largest array file accepted, in bytes.
 pub const MAX_ARRAY_BYTES: u64 = 4 << 30;
 
-/// How an image of another size is fitted to the model's size.
+/// How an image of another size is fitted to the model's size, by scaling and cutting out the
+/// centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The short side is scaled to 8/7 of the model's, then the centre is cut out (usual for
-    /// ImageNet models).
+    /// The short side is scaled to 8/7 of the model's (usual for ImageNet models).
     Crop,
-    /// The short side is scaled to the model's, then the centre is cut out.
+    /// The short side is scaled to the model's.
     Fill,
     /// Both sides are scaled to the model's.
     Stretch,
@@ -71,7 +71,6 @@ fn array_if(path: &Path, accepted: impl Fn(&[usize]) -> Result<(), String>) -> R
     npy::read(&bytes).map_err(|e| wrong(path, e.to_string()))
 }
 
-/// Returns the error for a file that is no input of the model.
 fn wrong(path: &Path, what: String) -> ClientError {
     ClientError::Input { path: path.to_owned(), what }
 }
@@ -138,8 +137,7 @@ fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, 
     Ok(interface.normalise(&values, Units::Pixels))
 }
 
-/// Decodes the picture in an image file and turns it upright; an error if the file does not hold
-/// all of its pixels.
+/// Decodes the picture in an image file, which must hold all of its pixels, and turns it upright.
 fn decode(bytes: &[u8]) -> Result<DynamicImage, String> {
     let kept = png::pixels_alone(bytes)?;
     let mut reader = ImageReader::new(Cursor::new(&*kept)).with_guessed_format().map_err(|e| e.to_string())?;
@@ -162,7 +160,6 @@ fn decode(bytes: &[u8]) -> Result<DynamicImage, String> {
     Ok(image)
 }
 
-/// Says why an image cannot be decoded.
 fn failed(e: ImageError) -> String {
     match e {
         ImageError::Decoding(_) | ImageError::IoError(_) => {

@@ -1,9 +1,8 @@
 //! Checks that a JPEG file holds all of its pixels.
 //!
-//! Decoders fill missing data with grey, so that a browser can show a picture during its download.
-//! A network would classify the grey. This module parses the entropy-coded data (ITU-T T.81:
-//! markers in annex B, sequential blocks in F.2, progressive ones in G.2). It counts blocks and
-//! bits without computing a pixel: each scan must hold a code for every block, and only padding
+//! Decoders fill missing data with grey, which a network would classify. This module parses the
+//! entropy-coded data (ITU-T T.81: markers in annex B, sequential blocks in F.2, progressive ones
+//! in G.2) and counts blocks and bits: each scan must hold a code for every block, and only padding
 //! after the last.
 
 /// Largest image side accepted, in pixels.
@@ -201,14 +200,10 @@ impl Bits<'_> {
         if self.end_of_band > 0 {
             // One more bit of each nonzero coefficient, up to the end of the band.
             let known = (k..=band.last).filter(|&k| *nonzero >> k & 1 == 1).count();
-            self.bits_skipped(known)?;
+            (0..known).try_for_each(|_| self.bit().map(drop))?;
             self.end_of_band -= 1;
         }
         Ok(())
-    }
-
-    fn bits_skipped(&mut self, count: usize) -> Result<(), String> {
-        (0..count).try_for_each(|_| self.bit().map(drop))
     }
 
     /// Number of zeros before a coefficient, and number of its bits.
@@ -217,7 +212,7 @@ impl Bits<'_> {
         Ok((usize::from(symbol >> 4), u32::from(symbol & 15)))
     }
 
-    /// Reads a restart marker; their numbers cycle through eight values.
+    /// Reads a restart marker; numbers cycle through eight values.
     fn restart(&mut self, number: usize) -> Result<(), String> {
         self.align()?;
         while self.bytes.get(self.at..self.at + 2) == Some(&[0xff, 0xff]) {
@@ -231,7 +226,7 @@ impl Bits<'_> {
         Ok(())
     }
 
-    /// Skips the padding before a marker; no decoder uses the bytes in between as pixels.
+    /// Skips the padding before a marker.
     fn align(&mut self) -> Result<(), String> {
         self.left = 0;
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
@@ -272,7 +267,7 @@ impl<'a> Walk<'a> {
         self.complete(false)
     }
 
-    /// Finds the next marker and returns its code; skips the bytes before it.
+    /// Finds the next marker and returns its code.
     fn marker(&mut self) -> Option<u8> {
         loop {
             let two = [*self.bytes.get(self.at)?, *self.bytes.get(self.at + 1)?];
@@ -284,7 +279,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the content of the segment that begins here.
+    /// The content of the segment that begins here.
     fn segment(&mut self) -> Result<&'a [u8], String> {
         let rest = &self.bytes[self.at..];
         let length = word(rest, 0)?;
@@ -398,12 +393,11 @@ impl Frame {
     }
 }
 
-/// Reads a byte of a segment.
 fn byte(content: &[u8], at: usize) -> Result<usize, String> {
     content.get(at).map(|&b| usize::from(b)).ok_or_else(|| "a segment is too short".into())
 }
 
-/// Reads a number of two bytes.
+/// Reads a big-endian number of two bytes.
 fn word(content: &[u8], at: usize) -> Result<usize, String> {
     Ok(byte(content, at)? << 8 | byte(content, at + 1)?)
 }
@@ -419,12 +413,13 @@ mod tests {
         let value = |x: u32, y: u32, c: u32| ((x * 7 + y * 13 + c * 50) ^ (x * y)) as u8;
         let mut bytes = Vec::new();
         let mut encoder = JpegEncoder::new_with_quality(&mut bytes, quality);
-        if grey {
-            encoder.encode_image(&GrayImage::from_fn(61, 43, |x, y| image::Luma([value(x, y, 0)]))).unwrap();
-        } else {
-            let pixel = |x, y| image::Rgb([0, 1, 2].map(|c| value(x, y, c)));
-            encoder.encode_image(&RgbImage::from_fn(61, 43, pixel)).unwrap();
-        }
+        let grey_pixel = |x, y| image::Luma([value(x, y, 0)]);
+        let pixel = |x, y| image::Rgb([0, 1, 2].map(|c| value(x, y, c)));
+        let encoded = match grey {
+            true => encoder.encode_image(&GrayImage::from_fn(61, 43, grey_pixel)),
+            false => encoder.encode_image(&RgbImage::from_fn(61, 43, pixel)),
+        };
+        encoded.unwrap();
         bytes
     }
 
@@ -435,11 +430,10 @@ mod tests {
             check(&bytes).unwrap();
             check(&[&bytes, [7; 100].as_slice()].concat()).expect("what follows the end is another file's");
             check(&bytes[..bytes.len() - 2]).expect("every pixel is there, only the mark at the end is not");
-            let end = [0xff, 0xd9];
             for cut in (2..bytes.len() - 4).step_by(7) {
                 check(&bytes[..cut]).unwrap_err();
                 // Some tools append the end marker to a file that is cut short.
-                check(&[&bytes[..cut], end.as_slice()].concat()).unwrap_err();
+                check(&[&bytes[..cut], &[0xff, 0xd9]].concat()).unwrap_err();
             }
         }
     }

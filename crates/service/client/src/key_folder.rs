@@ -8,7 +8,7 @@ use tacit_ids::MaterialId;
 use tacit_store::managed::hex_stem;
 use tacit_store::{Party, material_folder};
 
-/// A folder of files that are named by their expected digests.
+/// Files that are named by their expected digests.
 pub struct KeyFolder {
     dir: PathBuf,
 }
@@ -68,17 +68,12 @@ impl KeyFolder {
     }
 }
 
-/// Whether `path` is a regular file, not a link.
-fn is_file(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|meta| meta.is_file())
-}
-
-/// Whether `path` is a regular file whose name is that many hexadecimal digits before `ending`.
+/// Whether `path` is a regular file, not a link, whose name is that many hexadecimal digits before
+/// `ending`.
 fn is_named(path: &Path, ending: &str, digits: usize) -> bool {
-    hex_stem(path, ending, digits).is_some() && is_file(path)
+    hex_stem(path, ending, digits).is_some() && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }
 
-/// An unfinished file.
 struct KeepPlace {
     file: File,
     unfinished: PathBuf,

@@ -20,32 +20,28 @@
 //! * [`Connection::connect`]`(registry, config)`: TLS 1.3 with both certificates, then the version.
 //!   [`Connection::models`] lists the models on offer.
 //! * [`Connection::open`]`(model, backend)`: a [`Client`]. Without a name, the back end is the
-//!   first that the server offers, this registry knows and whose server does not see the input. The
-//!   client's own registry states which parties a back end trusts; the server's word does not
-//!   count.
+//!   first on offer that this registry knows and whose server does not see the input, by the
+//!   registry's own word.
 //! * [`Client::infer`], [`infer_many`]: real-valued inputs to an [`Answer`] of real values. Floats
-//!   are inputs of the ONNX network; the client applies the steps that the importer moved out of it
-//!   at either end. [`Client::infer_in`] takes other [`Units`](tacit_graph::Units). Stored material
-//!   is used if there is any; else material is made. `infer_many` makes it on a second connection,
-//!   one batch ahead, with batches as large as the back end and the server allow.
-//!   [`Client::infer_batch`] runs its inputs as one batch, also with stored material
-//!   ([`Client::prepare_batch`]).
+//!   are inputs of the ONNX network; [`Client::infer_in`] takes other
+//!   [`Units`](tacit_graph::Units). Stored material is used if there is any; else material is made.
+//!   `infer_many` makes it on a second connection, one batch ahead. [`Client::infer_batch`] runs
+//!   its inputs as one batch, also with stored material ([`Client::prepare_batch`]).
 //! * [`Client::announce`], [`Client::infer_announced`]: an input that is expected later, whose
 //!   material is made in advance. [`Client::set_terms`]: how long an answer may take, how soon it
 //!   is needed. The server decides when a phase starts: calls wait for their turn.
 //! * [`Notices`]: the same over HTTP, without a connection; [`Client::take_up`] runs the phases.
 //!   [`Control`]: the other requests that a server answers over HTTP.
 //! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
-//!   ([`ClientConfig::store`]). [`Connection::material`] lists the material of all models, also of
-//!   those no longer on offer. Connecting destroys halves whose other half is lost
-//!   ([`Connection::reconciled`]). [`Client::setup`] and the preparation of material run
-//!   automatically if the back end's plan requires them.
+//!   ([`ClientConfig::store`]). [`Connection::material`] lists the material of all models.
+//!   Connecting destroys halves whose other half is lost ([`Connection::reconciled`]).
+//!   [`Client::setup`] and the preparation of material run automatically where required.
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is
 //!   revealed.
 //! * [`SecretsFolder`]: secrets of keys that a server stores. [`Connection::uploads`] lists these
 //!   keys, [`Connection::delete_uploads`] deletes them.
-//! * [`Client::order`], [`Client::collect`] over a [`HelperLine`]: material made by the client's
-//!   helper, a second machine of its own that runs a [`HelperServer`].
+//! * [`Client::order`], [`Client::collect`] over a [`HelperLine`]: material made by a second machine
+//!   of the client's, which runs a [`HelperServer`].
 //! * [`RemoteDealer`], [`KeyFolder`]: resources of back ends with a dealer
 //!   ([`ClientConfig::resources`]).
 //! * [`input`]: images and arrays; [`mod@bench`]: the form of both parties' figures; [`measure`]:

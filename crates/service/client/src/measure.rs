@@ -16,8 +16,7 @@ use tacit_net::{Channel, Phase, Traffic};
 pub struct Figures {
     /// Wall time in seconds.
     pub wall_s: f64,
-    /// Processor time of the whole process in seconds: all threads, and with several clients at
-    /// once all their sessions.
+    /// Processor time of the whole process in seconds: of all its threads and sessions.
     pub cpu_s: f64,
     /// Largest resident set of the process during the phase, in bytes; 0 if the system does not
     /// report it.
@@ -45,7 +44,7 @@ pub struct Marks(Option<Arc<MarkSender>>);
 
 impl Marks {
     /// Connects to the listener in `TACIT_MARKS`, if that is set. A missing listener causes a
-    /// warning and no marks: measuring must not stop work.
+    /// warning: measuring must not stop work.
     #[must_use]
     pub fn from_env(party: &str) -> Self {
         match MarkSender::from_env(party) {
@@ -100,8 +99,7 @@ impl Meter {
     /// Starts measuring and books the channel's traffic on `phase`.
     #[must_use]
     pub fn start(channel: &mut Channel, phase: Phase, marks: &Marks) -> Self {
-        // Resets the high-water mark. If that is not allowed, the peak covers the whole life of the
-        // process.
+        // If this reset of the high-water mark is not allowed, the peak is that of the whole life.
         let _ = fs::write("/proc/self/clear_refs", "5");
         channel.set_phase(phase);
         marks.tell(|sender| sender.begin(phase.name()));
@@ -165,13 +163,14 @@ mod tests {
             other => panic!("{other} is no mark"),
         });
         let marked: Vec<_> = marked.collect();
-        assert_eq!(marked.len(), 4);
-        assert_eq!((marked[0].0, marked[0].1), ("offline", Edge::Begin));
-        assert_eq!((marked[1].0, marked[1].1), ("offline", Edge::End));
-        assert_eq!(marked[1].2["sent_bytes"], figures.sent_bytes as f64);
+        let edges: Vec<_> = marked.iter().map(|(phase, edge, _)| (*phase, *edge)).collect();
+        let [begin, end] = [Edge::Begin, Edge::End];
+        assert_eq!(edges, [("offline", begin), ("offline", end), ("online", begin), ("online", end)]);
+        let told = marked[1].2;
+        assert_eq!(told["sent_bytes"], figures.sent_bytes as f64);
         assert!(figures.sent_bytes >= 4);
-        assert!(marked[1].2.contains_key("received_bytes"));
-        assert!(marked[1].2.contains_key("rounds"));
-        assert_eq!((marked[3].0, marked[3].2["failed"]), ("online", 1.0));
+        assert!(told.contains_key("received_bytes"));
+        assert!(told.contains_key("rounds"));
+        assert_eq!(marked[3].2["failed"], 1.0);
     }
 }

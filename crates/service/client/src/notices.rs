@@ -66,9 +66,8 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Returns the notices of a client with this configuration: address, identity, name of the
-    /// server, threads, link, and `connect_timeout` as the limit on each answer. Does not connect
-    /// yet.
+    /// The notices of a client with this configuration, with `connect_timeout` as the limit on each
+    /// answer. Does not connect yet.
     ///
     /// # Errors
     /// [`ClientError::Usage`] for too many threads, [`ClientError::Net`] if the address is
@@ -79,8 +78,8 @@ impl Notices {
         Ok(Self { control: Control::of(&config.address, &config.identity, name, config.connect_timeout)?, device })
     }
 
-    /// Chooses the model, the back end or both where the caller names none: the only model on
-    /// offer; the back end as [`Connection::open`](crate::Connection::open) chooses it.
+    /// Chooses the model and the back end that the caller does not name: the only model on offer;
+    /// the back end as [`Connection::open`](crate::Connection::open) does.
     ///
     /// # Errors
     /// There is no such model, or the choice is ambiguous; as [`Control::get`].
@@ -137,8 +136,8 @@ impl Notices {
         parse_state(self.control.post("/v1/inputs", &body)?)
     }
 
-    /// Returns the state of an input: at once, or, with `wait` (at most a minute), when its turn
-    /// has come or its state has changed. `None` if the server has none of this name:
+    /// The state of an input: at once, or, with `wait` (at most a minute), when its turn has come
+    /// or its state has changed. `None` if the server has none of this name:
     /// [`UNKNOWN_INPUT_MESSAGE`].
     ///
     /// # Errors
@@ -197,7 +196,6 @@ struct Offer {
     backends: Vec<String>,
 }
 
-/// The body of an answer about an announced input.
 #[derive(Deserialize)]
 struct InputStateBody {
     name: String,
@@ -206,7 +204,6 @@ struct InputStateBody {
     turn: bool,
 }
 
-/// Lists the names of models.
 fn names(models: &[Offer]) -> String {
     models.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(", ")
 }
@@ -227,7 +224,6 @@ fn parse_state(answer: Value) -> Result<Standing, ClientError> {
     Ok(Standing { name, state, inputs, turn })
 }
 
-/// Turns the error of an unknown input into `None`.
 fn none_if_unknown<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match answer {
         Ok(found) => Ok(Some(found)),

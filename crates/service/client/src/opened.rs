@@ -1,6 +1,5 @@
-//! Opened models that connections of one configuration share. Data that a client makes or receives
-//! once, such as the keys of a model on encrypted slots or masked weights, serves later connections
-//! as well.
+//! Opened models that connections of one configuration share: data that a client makes or receives
+//! once, such as the keys of a model on encrypted slots or masked weights, serves later ones.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use tacit_backends::{BackendError, ClientModel};
@@ -31,8 +30,7 @@ impl OpenedModels {
         if let Some(model) = self.use_of(backend, &digest, None) {
             return Ok(model);
         }
-        // Opens without the lock, since opening may take long. A thread that finishes second uses
-        // the first one's model.
+        // Opens without the lock, since that may take long. The first of two threads wins.
         let model = open()?;
         Ok(self.use_of(backend, &digest, Some(&model)).unwrap_or(model))
     }
@@ -44,7 +42,7 @@ impl OpenedModels {
         digest: &[u8; 32],
         new: Option<&Arc<dyn ClientModel>>,
     ) -> Option<Arc<dyn ClientModel>> {
-        // A poisoned lock is safe to use: the steps below cannot fail half-way.
+        // A poisoned lock is safe to use: the steps cannot fail half-way.
         let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = match models.iter().position(|((b, d), _)| b == backend && d == digest) {
             Some(place) => models.remove(place),
@@ -80,7 +78,7 @@ mod tests {
         for n in 2..MAX as u8 {
             get("toy", n);
         }
-        assert!(Arc::ptr_eq(&first, &get("toy", 0)), "as many as are kept");
+        assert!(Arc::ptr_eq(&first, &get("toy", 0)));
         for n in 1..=MAX as u8 {
             get("toy", n);
         }

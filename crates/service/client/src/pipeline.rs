@@ -13,8 +13,8 @@ use tacit_net::Phase;
 /// A batch that is asked for, its material, and the setup before that, if any.
 type Made = (InputId, Option<PhaseReport>, Prepared, Material);
 
-/// Answers inputs one after the other, without material. After a refused answer it continues with
-/// the other inputs: stopping would reveal to the server that its answer was refused.
+/// Answers inputs one after the other, without material. Continues after a refused answer: stopping
+/// would reveal the refusal to the server.
 fn one_by_one(
     client: &mut Client,
     inputs: &[Vec<f32>],
@@ -35,10 +35,10 @@ fn one_by_one(
 }
 
 /// Answers real-valued inputs, given in `units`, in order; calls `each` with the index and the
-/// answer. Batches are as large as the back end, the server and `config.max_batch` allow; the last
-/// may be smaller. A second connection makes the material, one batch ahead; stored material is not
-/// used. The first answers include the cost of the second connection's setup. If the back end has
-/// no offline phase, inputs run one after the other.
+/// answer. Batches are as large as the back end, the server and `config.max_batch` allow. A second
+/// connection makes the material, one batch ahead; stored material is not used. The first answers
+/// include the cost of its setup. If the back end has no offline phase, inputs run one after the
+/// other.
 ///
 /// # Errors
 /// An input does not fit the model (nothing was sent then), or the day's quota does not cover all
@@ -78,8 +78,7 @@ pub fn infer_many(
                 }
             }
             drop(sender);
-            // Stays open until the server has used the material that it holds in memory for this
-            // client.
+            // Stays open until the server has used its half of the material.
             Ok(maker)
         });
         let answered = answer_all(client, &batches, &receiver, &mut each);

@@ -1,6 +1,5 @@
 //! Reduces a PNG file to its pixels before decoding. Other chunks (colour profiles, texts) may
-//! unpack to a thousand times their size, and are not used here (ISO/IEC 15948: chunks in 5, their
-//! kinds in 11).
+//! unpack to a thousand times their size (ISO/IEC 15948: chunks in 5, their kinds in 11).
 use crate::jpeg::MAX_IMAGE_SIDE;
 use std::borrow::Cow;
 
@@ -44,12 +43,11 @@ pub fn pixels_alone(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     Ok(Cow::Owned(kept))
 }
 
-/// Says that a chunk is incomplete.
 fn cut() -> String {
     "the file is damaged or cut short: a chunk is longer than what is left".to_owned()
 }
 
-/// Checks the sides that an image's header states, before the image is decoded.
+/// Checks the sides that an image's header states.
 ///
 /// # Errors
 /// The image has too many pixels.

@@ -49,12 +49,10 @@ fn purpose_of(path: &Path) -> Option<SecretPurpose> {
         .into_iter()
         .find(|purpose| hex_stem(&whole, purpose.ending(), 64).is_some())?;
     let meta = path.symlink_metadata().ok().filter(|meta| meta.is_file() && meta.len() <= MAX_FILE_BYTES)?;
-    // Version 0.1 named a master key like the secret of a key. Its length, plain or sealed, tells
-    // them apart.
+    // Version 0.1 named a master key like the secret of a key; its length tells them apart.
     Some(if MASTER_KEY_FILE_BYTES.contains(&meta.len()) { SecretPurpose::Helper } else { purpose })
 }
 
-/// Whether a file in an unmarked folder is a file of secrets.
 fn is_ours(path: &Path) -> bool {
     purpose_of(path).is_some()
         || path.ends_with(LOCK) && path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == 0)
@@ -92,16 +90,16 @@ impl SecretsFolder {
         Self { material: material.to_owned(), dir: material.join("secrets"), seal, expire }
     }
 
-    /// Destroys all secrets of keys, durably, and returns their number. Works without the servers,
-    /// which cannot prevent it. Master keys of helpers stay.
+    /// Destroys all secrets of keys, durably, without the servers, and returns their number. Master
+    /// keys of helpers stay.
     ///
     /// # Errors
     /// [`BackendError::Keeping`].
     pub fn forget_all(&self) -> Result<usize, BackendError> {
-        match self.is_there()? {
-            true => self.remove(&self.lock()?, |_, purpose| Ok(purpose == SecretPurpose::Keys)),
-            false => Ok(0),
+        if !self.is_there()? {
+            return Ok(0);
         }
+        self.remove(&self.lock()?, |_, purpose| Ok(purpose == SecretPurpose::Keys))
     }
 
     /// Returns the master key for a helper under a name; stores `fresh`, durably, if there is none.
@@ -129,15 +127,14 @@ impl SecretsFolder {
         self.dir.join(name + purpose.ending())
     }
 
-    /// Returns the content of a file, marked as used now, and whether it existed. Stores `fresh`,
-    /// durably, if it did not.
+    /// The content of a file, marked as used now, and whether it existed; else stores `fresh`,
+    /// durably.
     fn load_or_store(
         &self,
         path: &Path,
         fresh: Zeroizing<Vec<u8>>,
     ) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
-        let there = path.symlink_metadata().map(drop);
-        match there {
+        match path.symlink_metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 write_file(path, Kind::secret(path), self.seal.as_ref(), &fresh).map_err(store_error)?;
                 Ok((fresh, false))
@@ -157,8 +154,8 @@ impl SecretsFolder {
         self.dir.try_exists().map_err(io_error(&self.dir))
     }
 
-    /// Makes the folder, for this user alone. Until the returned file is closed, other processes
-    /// cannot draw or destroy a secret.
+    /// Makes the folder. Until the returned file is closed, other processes cannot draw or destroy
+    /// a secret.
     fn lock(&self) -> Result<File, BackendError> {
         material_folder(&self.material, Party::Client)
             .and_then(|_| ManagedFolder::open_or_mark(&self.dir, FOLDER, is_ours))
@@ -170,7 +167,7 @@ impl SecretsFolder {
     }
 
     /// Destroys the secrets that `is_gone` selects, and their unfinished files, durably; returns
-    /// the number of secrets. Leaves other files alone.
+    /// the number of secrets.
     fn remove(
         &self,
         _lock: &File,
@@ -193,7 +190,7 @@ impl SecretsFolder {
     }
 
     /// Destroys secrets that were not used lately. Destroys nothing if the clock is far later than
-    /// at the last use of the folder: the clock may be wrong. The next use decides.
+    /// at the last use of the folder: the clock may be wrong.
     fn remove_old(&self, lock: &File) -> Result<(), BackendError> {
         let now = SystemTime::now();
         let last = lock.metadata().and_then(|meta| meta.modified()).map_err(io_error(&self.dir))?;
@@ -246,6 +243,18 @@ mod tests {
         (secret.to_vec(), was_there)
     }
 
+    fn secret_error(folder: &SecretsFolder, plan: u8) -> String {
+        folder.secret(&[plan; 32], Zeroizing::default()).unwrap_err().to_string()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    fn set_modified(path: &Path, time: SystemTime) {
+        File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    }
+
     #[test]
     fn a_secret_stays_until_it_is_forgotten_or_not_used_for_long() {
         let dir = tempfile::tempdir().unwrap();
@@ -253,15 +262,12 @@ mod tests {
         assert_eq!(fetch_secret(&folder, 1, b"one"), (b"one".to_vec(), false));
         assert_eq!(fetch_secret(&folder, 1, b"two"), (b"one".to_vec(), true));
         assert_eq!(fetch_secret(&folder, 2, b"two"), (b"two".to_vec(), false));
-        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         let path = folder.path(&[1; 32], SecretPurpose::Keys);
         assert_eq!((mode(&path), mode(&folder.dir)), (0o600, 0o700));
         folder.forget(&[1; 32]).unwrap();
         folder.forget(&[1; 32]).unwrap();
         assert_eq!(fetch_secret(&folder, 1, b"new"), (b"new".to_vec(), false));
-        let age = |path: &Path, age| {
-            File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
-        };
+        let age = |path: &Path, age| set_modified(path, SystemTime::now() - age);
         age(&path, DAY);
         assert_eq!(fetch_secret(&folder, 1, b"newer"), (b"newer".to_vec(), false));
         // Secrets of models that are never used again expire, too, and so do unfinished files.
@@ -271,12 +277,12 @@ mod tests {
         assert_eq!(fetch_secret(&folder, 2, b"new"), (b"two".to_vec(), true));
         assert!(!path.exists() && !left.exists());
         age(&folder.path(&[2; 32], SecretPurpose::Keys), DAY);
-        // After a jump of the clock, disuse may be an illusion: nothing expires at first.
+        // After a jump of the clock nothing expires at first.
         age(&folder.dir.join(LOCK), JUMP + DAY);
         folder.expire().unwrap();
         assert!(folder.path(&[2; 32], SecretPurpose::Keys).exists());
         folder.expire().unwrap();
-        assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 2, "but for the lock and the mark");
+        assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 2, "the lock and the mark");
     }
 
     #[test]
@@ -291,7 +297,6 @@ mod tests {
         assert_eq!(fetch_secret(&folder, 1, b"new"), (b"new".to_vec(), false));
     }
 
-    /// Without its master key, material that was ordered from a helper is lost.
     #[test]
     fn only_keys_are_forgotten_and_what_is_no_secret_stays() {
         let dir = tempfile::tempdir().unwrap();
@@ -300,17 +305,12 @@ mod tests {
         assert_eq!((master(b"one"), fetch_secret(&folder, 1, b"key")), (b"one".to_vec(), (b"key".to_vec(), false)));
         for name in ["taxes.ods", "notes.secret", "lock.old"] {
             fs::write(folder.dir.join(name), b"precious").unwrap();
-            File::options()
-                .write(true)
-                .open(folder.dir.join(name))
-                .unwrap()
-                .set_modified(SystemTime::UNIX_EPOCH)
-                .unwrap();
+            set_modified(&folder.dir.join(name), SystemTime::UNIX_EPOCH);
         }
         assert_eq!(folder.forget_all().unwrap(), 1);
         folder.expire().unwrap();
         assert_eq!(master(b"two"), b"one");
-        assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 6, "lock, mark, master, and three of somebody");
+        assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 6, "lock, mark, master, and three strange files");
         // The name in version 0.1.
         fs::rename(folder.path(&[1; 32], SecretPurpose::Helper), folder.path(&[1; 32], SecretPurpose::Keys)).unwrap();
         assert_eq!(master(b"three"), b"one");
@@ -321,24 +321,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = SecretsFolder::new(dir.path(), None, DAY);
         let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         fetch_secret(&folder, 1, b"one");
         let path = folder.path(&[1; 32], SecretPurpose::Keys);
         chmod(&folder.dir, 0o755);
         chmod(&path, 0o644);
         assert_eq!(fetch_secret(&folder, 1, b"two"), (b"one".to_vec(), true));
         assert_eq!((mode(&path), mode(&folder.dir)), (0o600, 0o700));
-        let refused = |folder: &SecretsFolder| {
-            let error = folder.secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
-            assert!(error.contains("symbolic link"), "{error}");
-        };
+        let refused = || assert!(secret_error(&folder, 1).contains("symbolic link"));
         let other = dir.path().join("other");
         fs::rename(&path, &other).unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
-        refused(&folder);
+        refused();
         fs::rename(&folder.dir, dir.path().join("elsewhere")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("elsewhere"), &folder.dir).unwrap();
-        refused(&folder);
+        refused();
     }
 
     #[test]
@@ -350,11 +346,10 @@ mod tests {
         assert_eq!(fetch_secret(&folder(key()), 1, b"two"), (b"one".to_vec(), true));
         let bytes = fs::read(folder(None).path(&[1; 32], SecretPurpose::Keys)).unwrap();
         assert!(!bytes.windows(3).any(|w| w == b"one"));
-        let error = folder(None).secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
-        assert!(error.contains("sealed"), "{error}");
+        assert!(secret_error(&folder(None), 1).contains("sealed"));
         // A secret in the clear is not accepted as a sealed one, and can be deleted.
         fetch_secret(&folder(None), 2, b"two");
-        let error = folder(key()).secret(&[2; 32], Zeroizing::default()).unwrap_err().to_string();
+        let error = secret_error(&folder(key()), 2);
         assert!(error.contains("without sealing") && error.contains("keyset delete --all"), "{error}");
         assert_eq!(folder(key()).forget_all().unwrap(), 2);
     }

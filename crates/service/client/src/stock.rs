@@ -11,8 +11,8 @@
 //! asked: the id is reserved here first. A half that another connection has claimed and not yet
 //! requested looks lost; the server does not destroy it while such a connection is open.
 use crate::ClientError;
-use crate::ask::ask;
-use crate::wire::{Half, MAX_IDS, Reply, Request, misplaced};
+use crate::ask::expect_reply;
+use crate::wire::{Half, MAX_IDS, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::Channel;
 use tacit_store::{Binding, Entry, Store};
 
-/// Most ids in a list of all parts: what a client remembers of a server that never ends it.
+/// Most ids in a list of all parts: what a client remembers of a list that never ends.
 const MAX_LISTED: usize = 1 << 20;
 
 /// Number of halves that were destroyed because the other party had lost theirs.
@@ -39,11 +39,9 @@ pub enum Usability {
     Ready,
     /// The model is no longer on offer, or has changed.
     ModelGone,
-    /// The server has its half; the other half is in another folder of the client, if it still
-    /// exists.
+    /// The server has its half; the other one is in another folder of the client, if it exists.
     Elsewhere,
-    /// This folder has its half; the other half is at another server, or was made for a server's
-    /// folder that is gone.
+    /// This folder has its half; the other one is at another server, or its folder is gone.
     OtherServer,
 }
 
@@ -109,18 +107,15 @@ impl Stock {
         self.settled
     }
 
-    /// The folder.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// The server's folder; `None` if the server stores nothing.
     pub(crate) fn peer(&self) -> Option<FolderId> {
         self.peer
     }
 
-    /// Material that is ready here and had its other half at this server at the last comparison,
-    /// oldest first.
+    /// Material that is ready here and has its other half at this server, oldest first.
     pub(crate) fn ready(&self, binding: Binding) -> Result<Vec<Entry>, ClientError> {
         let entries = self.store.list(Some(binding))?;
         Ok(entries.into_iter().filter(|entry| Some(entry.peer) == self.peer).collect())
@@ -133,12 +128,12 @@ impl Stock {
         let theirs = halves_at_server(channel)?;
         let mut held = Vec::new();
         for entry in ours {
-            let there = theirs.get(&entry.id).filter(|_| Some(entry.peer) == self.peer);
-            let state = match there {
+            let is_at_server = Some(entry.peer) == self.peer;
+            let state = match theirs.get(&entry.id) {
+                _ if !is_at_server => Usability::OtherServer,
                 Some(half) if half.offered => Usability::Ready,
                 Some(_) => Usability::ModelGone,
-                None if Some(entry.peer) == self.peer => continue,
-                None => Usability::OtherServer,
+                None => continue,
             };
             let Entry { id, binding, created, bytes, .. } = entry;
             held.push(StoredMaterial { id, model: binding.model, plan: binding.plan, created, bytes, state });
@@ -162,8 +157,8 @@ pub(crate) fn discard(stock: Option<&Stock>, ids: &[MaterialId], channel: &mut C
     Ok(gone.len())
 }
 
-/// Destroys the server's halves, in parts; returns the ids that are destroyed. Other ids in an answer
-/// are an error: they would count as destroyed.
+/// Destroys the server's halves, in parts; returns the ids that are destroyed. Other ids in an
+/// answer are an error.
 fn discard_at_server(
     ids: &[MaterialId],
     lost_by: Option<FolderId>,
@@ -173,13 +168,11 @@ fn discard_at_server(
     let mut gone = BTreeSet::new();
     for part in ids.chunks(MAX_IDS) {
         let request = Request::Discard { ids: part.to_vec(), lost_by };
-        match ask(channel, &request)? {
-            Reply::Ids(ids) => gone.extend(ids),
-            other => return Err(misplaced(request.name(), &other).into()),
-        }
+        let name = request.name();
+        gone.extend(expect_reply!(channel, request, Reply::Ids(ids) => ids));
         let foreign = gone.difference(&asked).count();
         if foreign > 0 {
-            let detail = format!("{foreign} ids to {} that were not asked for", request.name());
+            let detail = format!("{foreign} ids to {name} that were not asked for");
             return Err(ClientError::Unexpected { what: "reply", detail });
         }
     }
@@ -194,13 +187,11 @@ fn ids_at_server(
     let mut all = BTreeSet::new();
     loop {
         let request = Request::Reconcile { folder, after: all.last().copied() };
-        let (peer, ids) = match ask(channel, &request)? {
-            Reply::Reconciled { folder, ids } => (folder, ids),
-            other => return Err(misplaced(request.name(), &other).into()),
-        };
+        let name = request.name();
+        let (peer, ids) = expect_reply!(channel, request, Reply::Reconciled { folder, ids } => (folder, ids));
         let before = all.len();
         all.extend(&ids);
-        if is_last(ids.len(), [before, all.len()], &request)? {
+        if is_last(ids.len(), before, all.len(), name)? {
             return Ok((peer, all));
         }
     }
@@ -210,31 +201,29 @@ fn halves_at_server(channel: &mut Channel) -> Result<BTreeMap<MaterialId, Half>,
     let mut all = BTreeMap::new();
     loop {
         let request = Request::Halves { after: all.last_key_value().map(|(&id, _)| id) };
-        let halves = match ask(channel, &request)? {
-            Reply::Halves(halves) => halves,
-            other => return Err(misplaced(request.name(), &other).into()),
-        };
+        let name = request.name();
+        let halves = expect_reply!(channel, request, Reply::Halves(halves) => halves);
         let (before, came) = (all.len(), halves.len());
         all.extend(halves.into_iter().map(|half| (half.id, half)));
-        if is_last(came, [before, all.len()], &request)? {
+        if is_last(came, before, all.len(), name)? {
             return Ok(all);
         }
     }
 }
 
-/// Whether a list has ended with this answer of `came` ids, by the number of known ids `before` and
-/// `after` it. A list that repeats itself or grows beyond [`MAX_LISTED`] is an error: it would never end.
-fn is_last(came: usize, [before, after]: [usize; 2], request: &Request) -> Result<bool, ClientError> {
+/// Whether a list has ended with this answer of `came` ids to `request`, by the number of known ids
+/// `before` and `after` it. A list that repeats itself or grows beyond [`MAX_LISTED`] would never
+/// end.
+fn is_last(came: usize, before: usize, after: usize, request: &str) -> Result<bool, ClientError> {
     let new = after - before;
-    if came > MAX_IDS || (came == MAX_IDS && new < came) {
-        let detail = format!("{came} ids to {}, {new} of them new", request.name());
-        return Err(ClientError::Unexpected { what: "reply", detail });
-    }
-    if came == MAX_IDS && after >= MAX_LISTED {
-        let detail = format!("{after} ids to {}, and more to come", request.name());
-        return Err(ClientError::Unexpected { what: "reply", detail });
-    }
-    Ok(came < MAX_IDS)
+    let detail = if came > MAX_IDS || (came == MAX_IDS && new < came) {
+        format!("{came} ids to {request}, {new} of them new")
+    } else if came == MAX_IDS && after >= MAX_LISTED {
+        format!("{after} ids to {request}, and more to come")
+    } else {
+        return Ok(came < MAX_IDS);
+    };
+    Err(ClientError::Unexpected { what: "reply", detail })
 }
 
 #[cfg(test)]
@@ -243,13 +232,12 @@ mod tests {
 
     #[test]
     fn a_list_ends() {
-        let request = Request::Halves { after: None };
-        let ends = |came, known| is_last(came, known, &request);
-        assert!(ends(3, [MAX_LISTED, MAX_LISTED + 3]).unwrap(), "the last part");
-        assert!(!ends(MAX_IDS, [0, MAX_IDS]).unwrap());
-        // Each of its parts is new, so it does not repeat itself.
-        let parts = (1..).map(|part| [(part - 1) * MAX_IDS, part * MAX_IDS]);
-        let error = { parts }.find_map(|known| ends(MAX_IDS, known).err()).unwrap().to_string();
+        let ends = |came, before, after| is_last(came, before, after, "the list of material");
+        assert!(ends(3, MAX_LISTED, MAX_LISTED + 3).unwrap());
+        assert!(!ends(MAX_IDS, 0, MAX_IDS).unwrap());
+        // Each part is new, so the list does not repeat itself.
+        let mut parts = (1..).map(|part| ends(MAX_IDS, (part - 1) * MAX_IDS, part * MAX_IDS));
+        let error = parts.find_map(Result::err).unwrap().to_string();
         assert!(error.contains("1048576 ids to the list of material, and more to come"), "{error}");
     }
 }

@@ -50,8 +50,7 @@ pub enum WireError {
     },
 }
 
-/// A client's name for an input that it asked for or announced. Unique among the live inputs of one
-/// client.
+/// A client's name for an input, unique among its live inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InputId(pub u64);
 
@@ -131,13 +130,12 @@ pub struct Announce {
     pub name: InputId,
     /// Milliseconds until the input is expected, if known. The time to live counts from then.
     pub expected_ms: Option<u64>,
-    /// Milliseconds after which the server forgets the notice and burns its material. The server's
-    /// own limit caps this.
+    /// Milliseconds after which the server forgets the notice and burns its material, capped by the
+    /// server's own limit.
     pub ttl_ms: Option<u64>,
 }
 
-/// The client's machine, for the server's estimates: the same job takes a different time on another
-/// machine.
+/// The client's machine, for the server's estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Device {
     /// Threads for computation.
@@ -179,12 +177,12 @@ pub enum Request {
     },
     /// Runs the back end's setup.
     Setup,
-    /// Queues one input for an answer. This or another connection of the client then runs the
-    /// phases with [`Prepare`](Self::Prepare) and [`Infer`](Self::Infer). The input is withdrawn
-    /// when the connections that asked for it or ran its phases end.
+    /// Queues one input for an answer. A connection of the client then runs the phases with
+    /// [`Prepare`](Self::Prepare) and [`Infer`](Self::Infer). The input is withdrawn when the
+    /// connections that asked for it or ran its phases end.
     Ask(Ask),
-    /// Announces an input, so that its material may be made before. The notice is withdrawn with
-    /// the connections that gave it or ran its phases, unless its material is on disk.
+    /// Announces an input, so that its material may be made before. The notice is withdrawn as an
+    /// input, unless its material is on disk.
     Announce(Announce),
     /// Withdraws the input or notice of this name.
     Cancel {
@@ -229,15 +227,14 @@ pub enum Request {
         /// The ids, at most [`MAX_IDS`].
         ids: Vec<MaterialId>,
         /// The client's folder that has lost the other halves; `None`: the user asked for this. The
-        /// server does nothing while another connection uses the folder: that connection may just
-        /// have claimed the halves.
+        /// server does nothing while another connection uses the folder, which may just have
+        /// claimed the halves.
         lost_by: Option<FolderId>,
     },
     /// Ends the connection.
     Bye,
-    /// Makes material for this client's stock, on disk. The server does this only when it is idle
-    /// and the stock is below the need that the client's own rate gives. The phase may be long
-    /// delayed ([`Reply::Waiting`]).
+    /// Makes material for this client's stock, on disk, once the server is idle and the stock is
+    /// below the need that the client's own rate gives ([`Reply::Waiting`]).
     Refill {
         /// A fresh id.
         id: MaterialId,
@@ -248,14 +245,13 @@ pub enum Request {
         /// How many it may hold.
         most: u32,
     },
-    /// Sets the batch size of all later requests: a batch counts as one input for the scheduler and
-    /// has one material and one online phase.
+    /// Sets the batch size of all later requests: a batch counts as one input for the scheduler.
     Batch {
         /// Most inputs per batch; 1, the initial value, is a single input.
         inputs: u32,
     },
-    /// Announces how many inputs of the open model one call asks for. Refused before the first is
-    /// prepared or counted, if the day's quota has fewer left.
+    /// Announces how many inputs of the open model one call asks for. Refused if the day's quota
+    /// has fewer left.
     Call {
         /// Number of inputs.
         inputs: u32,
@@ -355,8 +351,8 @@ pub enum Reply {
         #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         notice_ignored: Option<String>,
     },
-    /// The phase has not begun; [`Go`](Self::Go) or a refusal follows later. The server repeats
-    /// this from time to time as a sign of life.
+    /// The phase has not begun; [`Go`](Self::Go) or a refusal follows later. Repeated as a sign of
+    /// life.
     Waiting {
         /// Jobs that wait at the server.
         queued: u32,
@@ -449,7 +445,7 @@ pub fn recv_reply(channel: &mut Channel) -> Result<Reply, WireError> {
     decode(&channel.recv_max(REPLY, MAX_REPLY_BYTES)?, "reply")
 }
 
-/// Returns the answer that arrived in place of a message of a phase, if there is one.
+/// The answer that arrived in place of a message of a phase, if there is one.
 #[must_use]
 pub fn reply_instead(channel: &mut Channel) -> Option<Reply> {
     decode(&channel.came_instead(REPLY, MAX_REPLY_BYTES)?, "reply").ok()

@@ -254,8 +254,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Adds the file to an operating-system error.
-    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    /// Adds what was attempted ("reading") and the file to an operating-system error.
+    pub fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
     }

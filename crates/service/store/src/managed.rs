@@ -3,7 +3,6 @@
 //! A managed folder has a mark, the file [`MARK`], which names party, kind and version. New and
 //! empty folders get a mark, and folders whose content was all made by version 0.1, which had no
 //! marks. Any other folder is refused, and nothing in it is touched.
-//! marks, gets one.
 use crate::{StoreError, private};
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{self, File};

@@ -7,7 +7,6 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use zeroize::Zeroizing;
 
 /// Bytes that are digested at a time.
-/// Bytes that are digested at a time.
 const PIECE: usize = 1 << 20;
 
 /// Default limit: larger material is read from disk while it is used.

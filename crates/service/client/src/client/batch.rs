@@ -1,7 +1,8 @@
 //! Batches: several inputs with one offline phase, one material and one online phase, and the round
 //! trips of one input.
-use crate::ask::ask;
-use crate::wire::{Reply, Request, misplaced};
+use crate::answer::timed;
+use crate::ask::expect_reply;
+use crate::wire::{Reply, Request};
 use crate::{Answer, Client, ClientError};
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +28,6 @@ impl Client {
         self.config.max_batch.min(self.one.max_batch()).max(1)
     }
 
-    /// Sets the batch size of the following phases, as agreed with the server.
     fn resize(&mut self, inputs: usize) -> Result<(), ClientError> {
         self.side.set_batch(inputs)?;
         self.model = if inputs == 1 { Arc::clone(&self.one) } else { self.one.batched(inputs)? };
@@ -47,10 +47,7 @@ impl Client {
             return Ok(wanted);
         }
         let request = Request::Batch { inputs: wanted as u32 };
-        let granted = match ask(self.channel_mut(), &request)? {
-            Reply::Batch { inputs } => inputs as usize,
-            other => return Err(misplaced(request.name(), &other).into()),
-        };
+        let granted = expect_reply!(self.channel_mut(), request, Reply::Batch { inputs } => inputs as usize);
         if !(1..=wanted).contains(&granted) {
             let detail = format!("{granted} inputs as one, {wanted} were asked for");
             return Err(ClientError::Unexpected { what: "size of a batch", detail });
@@ -92,15 +89,12 @@ impl Client {
     /// # Errors
     /// [`ClientError::Refused`], with the rest of the quota; errors of the connection.
     pub fn begin_call(&mut self, inputs: usize) -> Result<(), ClientError> {
-        if inputs < 2 {
+        if inputs > 1 {
             // The request for a single input is checked against the quota itself.
-            return Ok(());
+            let request = Request::Call { inputs: u32::try_from(inputs).unwrap_or(u32::MAX) };
+            expect_reply!(self.channel_mut(), request, Reply::Noted { .. } => {});
         }
-        let request = Request::Call { inputs: u32::try_from(inputs).unwrap_or(u32::MAX) };
-        match ask(self.channel_mut(), &request)? {
-            Reply::Noted { .. } => Ok(()),
-            other => Err(misplaced(request.name(), &other).into()),
-        }
+        Ok(())
     }
 
     /// How many of `left` inputs to answer next with stored material; `None` if there is no
@@ -156,13 +150,13 @@ impl Client {
         let mut together = self.together(units, inputs)?;
         let stored = self.stored_batches()?.into_iter().rev().find(|size| *size >= inputs.len());
         let size = stored.unwrap_or(inputs.len());
-        // The server may have lowered its batch size since: the stored material is unusable then.
+        // The server may have lowered its batch size since.
         if self.ask_batch(size)? != size || size == inputs.len() {
             self.set_batch(inputs.len())?;
-            return self.timed(asked, &together);
+        } else {
+            self.fill_up(&mut together);
         }
-        self.fill_up(&mut together);
-        let mut answers = self.timed(asked, &together)?;
+        let mut answers = timed(self.answers(&together)?, asked);
         answers.truncate(inputs.len());
         Ok(answers)
     }
@@ -176,16 +170,10 @@ impl Client {
         Ok(together)
     }
 
-    /// Pads the inputs to the batch size with dummies, whose answers are dropped.
+    /// Pads the inputs to the batch size with dummies.
     pub(crate) fn fill_up(&self, together: &mut Vec<f32>) {
         let blank = self.interface().blank();
         let missing = self.model().batch().saturating_sub(together.len() / blank.len());
         together.extend(std::iter::repeat_n(blank, missing).flatten());
-    }
-
-    fn timed(&mut self, asked: Instant, together: &[f32]) -> Result<Vec<Answer>, ClientError> {
-        let answers = self.answers(together)?;
-        let request_to_answer_s = asked.elapsed().as_secs_f64();
-        Ok(answers.into_iter().map(|answer| Answer { request_to_answer_s, ..answer }).collect())
     }
 }

@@ -3,7 +3,7 @@ use crate::helper::HelperLine;
 use crate::helper::wire::{Answer, Ask, Job, MAX_JOBS, Standing, What};
 use crate::{Client, ClientError, SecretsFolder};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tacit_backends::Preparation;
@@ -48,7 +48,7 @@ pub struct FetchedMaterial {
 /// The master key from which seeds and seals for a helper are derived. It stays at this client.
 struct Master(Zeroizing<[u8; 32]>);
 
-/// Identifies a material among all that are derived from a master key.
+/// What identifies a material among all that are derived from a master key.
 fn parts<'a>(id: &'a MaterialId, binding: &'a Binding) -> [&'a [u8]; 4] {
     [&id.0, &binding.client.0, &binding.model, &binding.plan]
 }
@@ -64,15 +64,14 @@ impl Master {
         Zeroizing::new(digest("tacit 2026-11 seal of what a helper returns", &parts))
     }
 
-    /// Returns the order of a material.
     fn job(&self, id: MaterialId, binding: &Binding) -> Job {
         Job { id, seed: self.seed(id, binding).into_seed().0, seal: *self.seal(id, binding) }
     }
 }
 
 impl Client {
-    /// Orders material for `count` inputs from this client's helper; returns its ids.
-    /// `docs/threat-model.md` says what the helper learns.
+    /// Orders material for `count` inputs from this client's helper (`docs/threat-model.md`);
+    /// returns its ids.
     ///
     /// # Errors
     /// [`ClientError::Usage`] without a store, or if two parties do not make the back end's
@@ -99,8 +98,7 @@ impl Client {
         while ordered.len() < count {
             let ids = (0..MAX_JOBS.min(count - ordered.len())).map(|_| MaterialId::random());
             let ids: Vec<MaterialId> = ids.collect::<Result<_, _>>()?;
-            // Orders are noted before the helper knows them, so that the server's halves do not
-            // count as lost.
+            // Noted before the helper knows them, so that the server's halves do not count as lost.
             store.order(&ids, self.binding, line.helper())?;
             let jobs = ids.iter().map(|id| master.job(*id, &self.binding)).collect();
             match line.ask(&Ask::Make { what: what.clone(), jobs }) {
@@ -118,7 +116,7 @@ impl Client {
     }
 
     /// Fetches the finished material of this model from the helper, stores it, and has the helper
-    /// delete it. The next call resumes an interrupted fetch.
+    /// delete it. Resumes an interrupted fetch.
     ///
     /// # Errors
     /// As [`order`](Self::order).
@@ -161,8 +159,8 @@ impl Client {
         Ok(collected)
     }
 
-    /// Fetches one material and stores it; the inner error says why the fetched bytes are not the
-    /// material.
+    /// Fetches one material and stores it; the inner error says what is wrong with the fetched
+    /// bytes.
     fn fetched(
         &self,
         line: &mut HelperLine,
@@ -190,7 +188,7 @@ impl Client {
         let peer = self.stock.as_ref().and_then(crate::stock::Stock::peer).expect("it was checked that there is one");
         let origin = Origin { backend: &self.backend, peer, maker: Some(line.helper()) };
         match store.put(id, self.binding, origin, &material) {
-            // The material was stored before, by a process that ended before it removed the order.
+            // Stored before, by a process that ended before it removed the order.
             Ok(()) | Err(StoreError::Burnt(_) | StoreError::Exists(_)) => {}
             Err(e) => return Err(e.into()),
         }
@@ -201,7 +199,7 @@ impl Client {
         Arc::clone(self.stock.as_ref().expect("it was checked that there is a folder").store())
     }
 
-    /// Returns the master key for a helper; draws one if there is none.
+    /// The master key for a helper; draws one if there is none.
     fn master(&self, helper: ClientId) -> Result<Master, ClientError> {
         let folder = self.config.store.as_ref();
         let folder = folder.ok_or_else(|| ClientError::Usage("a helper's master key needs a folder".into()))?;
@@ -214,10 +212,8 @@ impl Client {
         let kept = secrets.master(&name, fresh)?;
         let mut master = Zeroizing::new([0; 32]);
         if kept.len() != master.len() {
-            return Err(ClientError::Usage(format!(
-                "the master key for a helper has {} bytes, and not 32",
-                kept.len()
-            )));
+            let text = format!("the master key for a helper has {} bytes, and not 32", kept.len());
+            return Err(ClientError::Usage(text));
         }
         master.copy_from_slice(&kept);
         Ok(Master(master))
@@ -234,14 +230,9 @@ fn is_fetched(path: &Path) -> bool {
     hex_stem(path, ".sealed", 32).is_some() && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }
 
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    let path = path.to_owned();
-    move |source| StoreError::File { doing, path, source }
-}
-
 fn remove(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(failed("removing", path)(e)),
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(StoreError::file("removing", path)(e)),
         _ => Ok(()),
     }
 }
@@ -250,17 +241,17 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 fn fetch(line: &mut HelperLine, id: MaterialId, path: &Path, bytes: u64) -> Result<(), ClientError> {
     ManagedFolder::open_or_mark(path.parent().expect("a file in a folder"), FOLDER, is_fetched)?;
     let mut file = made_file(path)?;
-    let mut from = file.metadata().map_err(failed("reading", path))?.len();
+    let mut from = file.metadata().map_err(StoreError::file("reading", path))?.len();
     if from > bytes {
         // The file is of another version of the material.
-        file.set_len(0).map_err(failed("writing", path))?;
+        file.set_len(0).map_err(StoreError::file("writing", path))?;
         from = 0;
     }
-    io::Seek::seek(&mut file, io::SeekFrom::Start(from)).map_err(failed("writing", path))?;
+    file.seek(SeekFrom::Start(from)).map_err(StoreError::file("writing", path))?;
     let mut out = BufWriter::new(file);
     let all = line.fetch(id, from, &mut out)?;
-    out.flush().map_err(failed("writing", path))?;
-    let found = File::open(path).and_then(|file| file.metadata()).map_err(failed("reading", path))?.len();
+    out.flush().map_err(StoreError::file("writing", path))?;
+    let found = File::open(path).and_then(|file| file.metadata()).map_err(StoreError::file("reading", path))?.len();
     if all != bytes || found != bytes {
         remove(path)?;
         return Err(line.wrong(format!("{found} of {all} bytes came of material {id}, which was to have {bytes}")));

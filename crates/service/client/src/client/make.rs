@@ -13,6 +13,12 @@ use tacit_net::{Channel, Phase};
 use tacit_store::{IN_MEMORY, Origin};
 use zeroize::Zeroizing;
 
+/// The stock of a model that a refill adds to.
+struct Refill {
+    held: u32,
+    most: u32,
+}
+
 impl Client {
     /// Makes material for one input and stores it at both parties.
     ///
@@ -37,22 +43,21 @@ impl Client {
     }
 
     /// As [`prepare`](Self::prepare), once the server is idle and expects that this client will
-    /// need the material. The server estimates the need from the client's past requests. It fills
-    /// the client's stock of this model, which may hold `most`, up to that need. Until then this
-    /// call blocks, without a limit; [`closer`](Self::closer) ends it. The material has the current
-    /// batch size.
+    /// need the material, by its past requests; it fills the stock of this model up to that need
+    /// and at most to `most`. Until then this call blocks, without a limit;
+    /// [`closer`](Self::closer) ends it. The material has the current batch size.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
     pub fn refill(&mut self, most: u32) -> Result<Prepared, ClientError> {
         self.check_stores()?;
         let held = u32::try_from(self.stored()?.len()).unwrap_or(u32::MAX);
-        self.make_kept(Some([held, most]))
+        self.make_kept(Some(Refill { held, most }))
     }
 
-    /// Makes material for the owner of this helper: the server stores its half for the owner's
-    /// `folder`. Returns the client's half without what follows from `seed`. The material is for
-    /// one input. Uses up the seed whatever the result.
+    /// Makes material for one input of the owner of this helper: the server stores its half for the
+    /// owner's `folder`. Returns the client's half without what follows from `seed`, which is used
+    /// up whatever the result.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
@@ -82,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Returns an error if the back end has no offline phase.
+    /// Checks that the back end has an offline phase.
     pub(crate) fn check_prepares(&self) -> Result<(), ClientError> {
         if !self.needs_material()? {
             let text = format!("the back end {} has nothing to prepare: ask right away", self.backend);
@@ -92,18 +97,17 @@ impl Client {
     }
 
     /// Makes material that both parties store.
-    fn make_kept(&mut self, refill: Option<[u32; 2]>) -> Result<Prepared, ClientError> {
+    fn make_kept(&mut self, refill: Option<Refill>) -> Result<Prepared, ClientError> {
         self.check_prepares()?;
         self.setup_before(Phase::Offline)?;
         let id = MaterialId::random()?;
         let stock = self.stock.as_ref().expect("whoever keeps material has checked that there is a folder");
         let (store, peer) = (Arc::clone(stock.store()), stock.peer().expect("and one at the server"));
-        // Reserves the id before the server begins: an id that only the server has is then known to
-        // be lost here.
+        // Reserved before the server begins: an id that only the server has is lost here.
         let reserved = store.reserve(id, self.binding, Origin { backend: &self.backend, peer, maker: None }, None)?;
         let folder = store.folder();
         let request = match refill {
-            Some([held, most]) => Request::Refill { id, folder, held, most },
+            Some(Refill { held, most }) => Request::Refill { id, folder, held, most },
             None => Request::Prepare { id, folder: Some(folder), of: None },
         };
         let (stored, offline, at_server) = match self.model.spooled_bytes() {
@@ -121,8 +125,7 @@ impl Client {
             }
         };
         if let Err(e) = stored {
-            // The server has stored its half durably. If this fails too, the next connection
-            // destroys that half.
+            // The server has stored its half; if this fails, too, the next connection destroys it.
             let _ = self.discard(&[id]);
             return Err(e.into());
         }
@@ -130,8 +133,7 @@ impl Client {
     }
 
     /// Makes the material of an input. `first` asks for the input, unless an earlier request did.
-    /// The material lasts as long as this process and the server's; large material lies on disk
-    /// meanwhile, if there is a folder.
+    /// The material lasts as long as this process and the server's.
     pub(crate) fn make_for(
         &mut self,
         name: InputId,

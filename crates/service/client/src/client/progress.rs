@@ -50,13 +50,11 @@ impl Running {
 }
 
 impl Client {
-    /// Records the progress of this connection's phases in `progress` from now on; `None` ends
-    /// that.
+    /// Records the progress of this connection's phases in `progress`; `None` ends that.
     pub fn set_progress(&mut self, progress: Option<Arc<Progress>>) {
         self.progress = progress;
     }
 
-    /// The progress that this connection records to.
     pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
         self.progress.clone()
     }
@@ -68,8 +66,7 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the begin of a phase, on a connection that counts moved and spared bytes, of a model
-    /// with these costs.
+    /// Records the begin of a phase of a model with these costs.
     pub(crate) fn begins(&self, phase: Phase, moved: Arc<AtomicU64>, spared: Arc<AtomicU64>, costs: &Costs) {
         let expected = match phase {
             Phase::Setup => costs.setup.bytes(),
@@ -89,8 +86,7 @@ impl Progress {
         self.lock().queued = Some(queued);
     }
 
-    /// Number of jobs that wait at the server, as the server reports; `None` unless a phase waits
-    /// for its turn.
+    /// Jobs that wait at the server; `None` unless a phase waits for its turn.
     #[must_use]
     pub fn queued(&self) -> Option<u32> {
         self.lock().queued
@@ -137,28 +133,29 @@ mod tests {
     fn a_phase_is_told_from_begin_to_end_and_never_falls() {
         let (progress, moved) = (Progress::default(), Arc::new(AtomicU64::new(50)));
         let spared = Arc::new(AtomicU64::new(9));
-        let step = |phase, fraction| Step { phase, fraction };
+        let offline = |fraction| Step { phase: Phase::Offline, fraction };
         assert!(progress.take().is_empty());
         let mut costs = Costs::default();
         costs.offline.up_bytes = 100;
         progress.begins(Phase::Offline, moved.clone(), spared.clone(), &costs);
-        assert_eq!(progress.take(), [step(Phase::Offline, 0.0)]);
+        assert_eq!(progress.take(), [offline(0.0)]);
         moved.store(60, Ordering::Relaxed);
         spared.store(15, Ordering::Relaxed);
-        assert_eq!(progress.now(), [step(Phase::Offline, 0.25)]);
-        assert_eq!(progress.take(), [step(Phase::Offline, 0.25)]);
-        assert!(progress.take().is_empty(), "nothing has moved");
+        assert_eq!(progress.now(), [offline(0.25)]);
+        assert_eq!(progress.take(), [offline(0.25)]);
+        assert!(progress.take().is_empty());
         // Moving more bytes than expected does not end the phase.
         moved.store(500, Ordering::Relaxed);
-        assert_eq!(progress.take(), [step(Phase::Offline, ALMOST)]);
+        assert_eq!(progress.take(), [offline(ALMOST)]);
         progress.ends(Phase::Offline, true);
         progress.waits(7);
         assert_eq!(progress.queued(), Some(7));
-        progress.begins(Phase::Online, moved.clone(), spared.clone(), &costs);
-        assert_eq!(progress.queued(), None, "its turn has come");
+        progress.begins(Phase::Online, moved, spared, &costs);
+        assert_eq!(progress.queued(), None);
+        // The phase fails.
         progress.ends(Phase::Online, false);
         assert!(progress.now().is_empty());
-        assert_eq!(progress.take(), [step(Phase::Offline, 1.0), step(Phase::Online, 0.0)], "it failed");
+        assert_eq!(progress.take(), [offline(1.0), Step { phase: Phase::Online, fraction: 0.0 }]);
         assert!(progress.take().is_empty());
     }
 }

@@ -6,8 +6,7 @@ use crate::{ClientError, KeyFolder};
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::BackendError;
@@ -53,9 +52,8 @@ impl DealerConfig {
     }
 }
 
-/// Returns the resources of a party beside its channels: the dealer at an address with a pinned
+/// The resources of a party beside its channels: the dealer at an address with a pinned
 /// fingerprint, if there is one, and a folder for data that it receives once.
-///
 /// # Errors
 /// The address is malformed.
 pub fn resources(
@@ -80,9 +78,8 @@ pub fn resources_within(
         let config = DealerConfig::new(address, pin, identity.clone());
         RemoteDealer::new(DealerConfig { connect_timeout: within, ..config })
     });
-    let dealer = dealer.transpose()?;
     Ok(ConnectionResources {
-        dealer: dealer.map(|dealer| Arc::new(dealer) as Arc<dyn Dealer>),
+        dealer: dealer.transpose()?.map(|dealer| Arc::new(dealer) as Arc<dyn Dealer>),
         keep: keep.map(|dir| Arc::new(KeyFolder::new(dir)) as Arc<dyn KeyStore>),
         ..ConnectionResources::default()
     })
@@ -97,14 +94,13 @@ pub struct RemoteDealer {
     stop: Stop,
 }
 
-/// A connection to the dealer.
 struct DealerConnection {
     channel: Channel,
     stream: Arc<TcpStream>,
 }
 
 impl RemoteDealer {
-    /// Returns a dealer that is not connected yet.
+    /// A dealer that is not connected yet.
     ///
     /// # Errors
     /// The address is malformed.
@@ -118,8 +114,8 @@ impl RemoteDealer {
         BackendError::Dealer { what: format!("the one at {}: {what}", self.config.address) }
     }
 
-    /// Connects in a thread of its own, since connecting cannot be interrupted. After a stop, this
-    /// function no longer waits for the thread.
+    /// Connects in a thread of its own, since connecting cannot be interrupted, and does not wait
+    /// for it after a stop.
     fn dial(&self) -> Result<TcpTransport, NetError> {
         let (sender, dialled) = mpsc::channel();
         let stopped = sender.clone();
@@ -132,7 +128,7 @@ impl RemoteDealer {
         dialled.ok_or_else(|| NetError::from_io("connecting", &io::ErrorKind::ConnectionAborted.into()))?
     }
 
-    /// Closes the connection when a stop is raised, which ends all waiting on it.
+    /// Closes the connection when a stop is raised.
     fn cut_by_stop(&self, stream: &Arc<TcpStream>) -> Wait<'_> {
         let stream = Arc::clone(stream);
         // An error means that the connection is closed already.
@@ -164,26 +160,30 @@ impl RemoteDealer {
         Ok(DealerConnection { channel, stream })
     }
 
-    /// Runs an exchange over an idle connection. If the dealer had closed that one before the
-    /// exchange began, runs it over a new connection.
-    fn exchange<T>(&self, mut run: impl FnMut(&mut Channel) -> Result<T, Failure>) -> Result<T, BackendError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(connection) = idle {
-            match self.run_over(connection, &mut run) {
-                // Connections that have been idle for longer are dead, too: the dealer was
-                // restarted.
-                Err(Failure::Before(error)) if error.is_gone() => {
-                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                }
-                other => return other.map_err(|failure| self.to_backend_error(failure)),
-            }
-        }
-        let connection = self.connect().map_err(|e| self.to_backend_error(Failure::Before(e)))?;
-        self.run_over(connection, &mut run).map_err(|failure| self.to_backend_error(failure))
+    fn idle(&self) -> MutexGuard<'_, Vec<DealerConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs an exchange and, if it succeeds, returns the connection to the idle ones. A connection
-    /// that a stop has cut meanwhile is dropped: it would stay open, dead, until the next exchange.
+    /// Runs an exchange over an idle connection. If the dealer had closed that one before the
+    /// exchange began, runs it over a new connection.
+    fn exchange<T>(&self, run: impl FnMut(&mut Channel) -> Result<T, Failure>) -> Result<T, BackendError> {
+        self.try_exchange(run).map_err(|failure| self.to_backend_error(failure))
+    }
+
+    fn try_exchange<T>(&self, mut run: impl FnMut(&mut Channel) -> Result<T, Failure>) -> Result<T, Failure> {
+        let idle = self.idle().pop();
+        if let Some(connection) = idle {
+            match self.run_over(connection, &mut run) {
+                // Connections that have been idle for longer are dead, too.
+                Err(Failure::Before(error)) if error.is_gone() => self.idle().clear(),
+                other => return other,
+            }
+        }
+        self.run_over(self.connect().map_err(Failure::Before)?, &mut run)
+    }
+
+    /// Runs an exchange and, if it succeeds, returns the connection to the idle ones, unless a stop
+    /// has cut it meanwhile.
     fn run_over<T>(
         &self,
         mut connection: DealerConnection,
@@ -193,7 +193,7 @@ impl RemoteDealer {
         let done = run(&mut connection.channel)?;
         drop(wait);
         if !self.stop.is_raised() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            self.idle().push(connection);
         }
         Ok(done)
     }
@@ -207,12 +207,12 @@ impl RemoteDealer {
         }
     }
 
-    /// The error for an answer that does not belong at this point.
-    fn unexpected_answer(&self, answer: Answer) -> BackendError {
-        match answer {
+    /// The failure for an answer that does not belong at this point.
+    fn unexpected_answer(&self, answer: Answer) -> Failure {
+        Failure::Other(match answer {
             Answer::Refused { reason } => self.dealer_error(reason),
             other => self.dealer_error(format!("it answered {other:?}")),
-        }
+        })
     }
 
     fn ask(&self, channel: &mut Channel, request: &Ask, parts: &[&[u8]]) -> Result<Answer, Failure> {
@@ -242,26 +242,17 @@ impl RemoteDealer {
             let register = Ask::Register { backend: order.backend.into(), public, part };
             match self.ask(channel, &register, &[order.public, order.part])? {
                 Answer::Done => {}
-                other => return Err(Failure::Other(self.unexpected_answer(other))),
+                other => return Err(self.unexpected_answer(other)),
             }
             answer = self.ask(channel, &deal, &[])?;
         }
-        let Answer::Dealt { ticket, bytes } = answer else {
-            return Err(Failure::Other(self.unexpected_answer(answer)));
-        };
+        let Answer::Dealt { ticket, bytes } = answer else { return Err(self.unexpected_answer(answer)) };
         if bytes != order.server_bytes {
             let what = format!("its half has {bytes} bytes, {} were ordered", order.server_bytes);
             return Err(Failure::Other(self.dealer_error(what)));
         }
         sink(Piece::Ticket(&ticket)).map_err(Failure::Other)?;
-        let mut left = bytes;
-        while left > 0 {
-            let piece = channel.recv(BYTES, PIECE.min(left as usize)).map_err(Failure::After)?;
-            let piece = Zeroizing::new(piece);
-            left -= piece.len() as u64;
-            sink(Piece::Half(&piece)).map_err(Failure::Other)?;
-        }
-        Ok(())
+        receive_half(channel, bytes, &mut |piece| sink(Piece::Half(piece)))
     }
 
     /// Fetches the client's half of a material, and passes it to `sink` in pieces.
@@ -272,21 +263,28 @@ impl RemoteDealer {
         claim: &Claim,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), Failure> {
-        let mut left = match self.ask(channel, &Ask::Fetch { ticket: *ticket, claim: *claim }, &[])? {
-            Answer::Half { bytes } if bytes <= MAX_CLIENT_HALF => bytes,
-            other => return Err(Failure::Other(self.unexpected_answer(other))),
-        };
-        while left > 0 {
-            let piece = channel.recv(BYTES, PIECE.min(left as usize)).map_err(Failure::After)?;
-            let piece = Zeroizing::new(piece);
-            left -= piece.len() as u64;
-            sink(&piece).map_err(Failure::Other)?;
+        match self.ask(channel, &Ask::Fetch { ticket: *ticket, claim: *claim }, &[])? {
+            Answer::Half { bytes } if bytes <= MAX_CLIENT_HALF => receive_half(channel, bytes, sink),
+            other => Err(self.unexpected_answer(other)),
         }
-        Ok(())
     }
 }
 
-/// Reason why an exchange failed.
+/// Receives a half of `left` bytes, and passes it to `sink` in pieces.
+fn receive_half(
+    channel: &mut Channel,
+    mut left: u64,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+) -> Result<(), Failure> {
+    while left > 0 {
+        let piece = Zeroizing::new(channel.recv(BYTES, PIECE.min(left as usize)).map_err(Failure::After)?);
+        left -= piece.len() as u64;
+        sink(&piece).map_err(Failure::Other)?;
+    }
+    Ok(())
+}
+
+/// Why an exchange failed.
 enum Failure {
     /// The connection failed while the exchange could still be repeated.
     Before(NetError),
@@ -317,7 +315,7 @@ impl Dealer for RemoteDealer {
         self.exchange(|channel| match self.ask(channel, &Ask::Bind { ticket: *ticket, seal: *seal }, &[])? {
             Answer::Done => Ok(true),
             Answer::Unknown => Ok(false),
-            other => Err(Failure::Other(self.unexpected_answer(other))),
+            other => Err(self.unexpected_answer(other)),
         })
     }
 
@@ -329,8 +327,7 @@ impl Dealer for RemoteDealer {
     ) -> Result<(), BackendError> {
         self.exchange(|channel| {
             self.receive_client_half(channel, ticket, claim, sink)?;
-            // The dealer may miss this message: only this party can show the claim, and it never
-            // does again.
+            // The dealer may miss this message: only this party can show the claim, only once.
             let _ = crate::wire::send(channel, wire::ASK, &Ask::Taken { ticket: *ticket });
             Ok(())
         })
@@ -339,14 +336,14 @@ impl Dealer for RemoteDealer {
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
         self.exchange(|channel| match self.ask(channel, &Ask::Consent { ticket: *ticket, claim: *claim }, &[])? {
             Answer::Done => Ok(()),
-            other => Err(Failure::Other(self.unexpected_answer(other))),
+            other => Err(self.unexpected_answer(other)),
         })
     }
 
     fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
         self.exchange(|channel| match self.ask(channel, &Ask::Open { ticket: *ticket }, &[])? {
             Answer::Opened { seed } => Ok(Seed(seed)),
-            other => Err(Failure::Other(self.unexpected_answer(other))),
+            other => Err(self.unexpected_answer(other)),
         })
     }
 
@@ -373,7 +370,7 @@ mod tests {
             let stream = Arc::new(tcp.closer().unwrap());
             DealerConnection { channel: Channel::new(Box::new(tcp)), stream }
         };
-        let kept = || dealer.idle.lock().unwrap().len();
+        let kept = || dealer.idle().len();
         assert!(dealer.run_over(connection(), |_| Ok(())).is_ok());
         assert_eq!(kept(), 1);
         // A stop at the very end of an exchange that succeeded.
@@ -382,6 +379,6 @@ mod tests {
             Ok(())
         };
         assert!(dealer.run_over(connection(), cut).is_ok());
-        assert_eq!(kept(), 1, "the other one alone");
+        assert_eq!(kept(), 1);
     }
 }

@@ -76,14 +76,13 @@ impl HelperLine {
         }
     }
 
-    /// The error for an answer that does not belong at this point.
     pub(crate) fn misplaced(&self, answer: &Answer) -> ClientError {
         let answer: String = format!("{answer:?}").chars().take(200).collect();
         self.wrong(format!("it answered {answer}"))
     }
 
-    /// Writes the bytes of a sealed material from byte `from` on to `out` while they arrive;
-    /// returns the size of the whole.
+    /// Writes the bytes of a sealed material from byte `from` on to `out`; returns the size of the
+    /// whole.
     pub(crate) fn fetch(&mut self, id: MaterialId, from: u64, out: &mut impl Write) -> Result<u64, ClientError> {
         let bytes = match self.ask(&Ask::Fetch { id, from })? {
             Answer::Bytes { bytes } if bytes <= MAX_SEALED && from <= bytes => bytes,
@@ -99,7 +98,6 @@ impl HelperLine {
     }
 }
 
-/// Returns the error for a helper at an address that does something else than it should.
 fn wrong(address: &str, what: impl Into<String>) -> ClientError {
     ClientError::Helper { address: address.to_owned(), what: what.into() }
 }

@@ -4,7 +4,7 @@
 //! One thread makes material; each connection has a thread that answers. Orders are in memory, with
 //! their seeds and keys. Finished material is sealed in a managed folder, `ID.sealed`, until its
 //! owner has fetched it or it is as old as stored material may get. A helper that dies loses the
-//! orders that it has not finished, and reports them as lost when it is asked again.
+//! orders that it has not finished, and then reports them as lost.
 use super::wire::{ANSWER, ASK, Answer, Ask, BYTES, Job, MAX_JOBS, PIECE, Standing, What, reason, recv, send};
 use crate::wire::WireError;
 use crate::{Client, ClientConfig, ClientError, Connection};
@@ -70,7 +70,6 @@ pub struct HelperServerConfig {
     pub expire: Duration,
 }
 
-/// A material to be made.
 struct Order {
     what: Arc<What>,
     job: Job,
@@ -158,13 +157,7 @@ impl Shared {
     }
 }
 
-fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    let path = path.to_owned();
-    move |source| StoreError::File { doing, path, source }
-}
-
-/// Recognizes a file of sealed material, finished or interrupted, by its name and its header;
-/// returns its id.
+/// The id of a file of sealed material, finished or interrupted, by name and header.
 fn is_sealed_material(path: &Path) -> Option<MaterialId> {
     let whole = unfinished_of(path).unwrap_or_else(|| path.to_owned());
     let id = hex_stem(&whole, ".sealed", 32)?.parse().ok()?;
@@ -172,28 +165,29 @@ fn is_sealed_material(path: &Path) -> Option<MaterialId> {
 }
 
 /// Lists the materials of a folder, after deleting expired ones and unfinished files of a crash.
-/// Leaves other files alone. Deletes nothing if the clock is far later than when the helper last
-/// started or made something: the clock may be wrong.
+/// Nothing expires if the clock is far later than when the helper last started: the clock may be
+/// wrong.
 fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, StoreError> {
     let mut made = Vec::new();
     let mark = folder.join(MARK);
-    let last = mark.metadata().and_then(|meta| meta.modified()).map_err(failed("reading", &mark))?;
+    let last = mark.metadata().and_then(|meta| meta.modified()).map_err(StoreError::file("reading", &mark))?;
     let touched = File::options().write(true).open(&mark).and_then(|mark| mark.set_modified(SystemTime::now()));
-    touched.map_err(failed("writing", &mark))?;
+    touched.map_err(StoreError::file("writing", &mark))?;
     let is_late = SystemTime::now().duration_since(last).unwrap_or_default() > JUMP;
     if is_late {
         tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", folder.display());
     }
-    for entry in fs::read_dir(folder).map_err(failed("listing", folder))? {
-        let path = entry.map_err(failed("listing", folder))?.path();
+    for entry in fs::read_dir(folder).map_err(StoreError::file("listing", folder))? {
+        let path = entry.map_err(StoreError::file("listing", folder))?.path();
         let Some(id) = is_sealed_material(&path) else { continue };
-        let meta = path.symlink_metadata().map_err(failed("reading", &path))?;
+        let meta = path.symlink_metadata().map_err(StoreError::file("reading", &path))?;
         // A time in the future counts as now.
         let age = meta.modified().map(|then| SystemTime::now().duration_since(then).unwrap_or_default());
-        if unfinished_of(&path).is_none() && (is_late || age.map_err(failed("reading", &path))? < expire) {
+        let age = age.map_err(StoreError::file("reading", &path));
+        if unfinished_of(&path).is_none() && (is_late || age? < expire) {
             made.push((id, meta.len()));
         } else {
-            fs::remove_file(&path).map_err(failed("removing", &path))?;
+            fs::remove_file(&path).map_err(StoreError::file("removing", &path))?;
         }
     }
     Ok(made)
@@ -214,12 +208,11 @@ fn connection(shared: &Shared, incoming: Incoming) {
     }
 }
 
-/// Reports a connection that ended with an error.
 fn turn_away(slot: &ConnectionSlot, from: SocketAddr, kind: RefusalReason, error: &WireError) {
     slot.admission().count_refusal(Refusal { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
 }
 
-/// Classifies the error of an unauthenticated peer, for the log.
+/// Classifies the error of an unauthenticated peer.
 fn kind(error: &WireError) -> RefusalReason {
     match error {
         WireError::Net(NetError::Stalled { .. }) => "that did not say in time who they are",
@@ -228,8 +221,7 @@ fn kind(error: &WireError) -> RefusalReason {
     }
 }
 
-/// Runs TLS, takes a connection slot and exchanges the opening hello, all before the handshake
-/// slot's deadline.
+/// Runs TLS, takes a connection slot and exchanges the opening hello, all in time.
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Channel, WireError> {
     let mut tcp = TcpTransport::new(stream)?;
     tcp.set_stall_timeout(IDLE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
@@ -249,7 +241,6 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     Ok(channel)
 }
 
-/// Answers requests until the owner is done.
 fn serve(shared: &Shared, mut channel: Channel, slot: &ConnectionSlot) -> Result<(), WireError> {
     loop {
         let ask = match recv(&mut channel, ASK) {
@@ -343,8 +334,7 @@ impl Shared {
         let (mut piece, mut left) = (vec![0; PIECE], bytes - from);
         while left > 0 {
             let piece = &mut piece[..PIECE.min(left as usize)];
-            // If the file is cut short, the connection ends; the owner keeps the part that arrived
-            // and asks for the rest.
+            // If the file is cut short, the connection ends, and the owner asks for the rest.
             file.read_exact(piece).map_err(|e| NetError::from_io("reading sealed material", &e))?;
             channel.send(BYTES, piece)?;
             left -= piece.len() as u64;
@@ -389,8 +379,7 @@ fn make_all(shared: &Shared) {
     }
 }
 
-/// Makes one material and seals it; returns the bytes of the sealed file. Uses up the seed whatever
-/// the result.
+/// Makes one material and seals it; returns the bytes of the sealed file.
 fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Order) -> Result<u64, ClientError> {
     let client = match open.take() {
         Some((what, client)) if what == order.what => client,
@@ -405,11 +394,10 @@ fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Orde
         return Err(ClientError::Usage(format!("{} exists, and nothing is overwritten", path.display())));
     }
     write_file(&path, Kind::Material(id), Some(&key), &rest)?;
-    let meta = path.symlink_metadata().map_err(failed("reading", &path))?;
-    Ok(meta.len())
+    Ok(path.symlink_metadata().map_err(StoreError::file("reading", &path))?.len())
 }
 
-/// Returns a connection to the server with exactly the model open that the order is for.
+/// A connection to the server with exactly the model open that the order is for.
 fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
     let mut connection = connect(shared);
     for _ in 1..TRIES {
@@ -428,7 +416,6 @@ fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
     Ok(client)
 }
 
-/// Connects to the owner's server.
 fn connect(shared: &Shared) -> Result<Connection, ClientError> {
     Connection::connect(shared.registry.clone(), shared.config.server.clone())
 }

@@ -136,7 +136,7 @@ pub enum Answer {
     },
 }
 
-/// Shortens a reason to the room in an answer.
+/// Shortens a reason to [`MAX_REASON`].
 pub(crate) fn reason(text: &str) -> String {
     text.chars().take(MAX_REASON).collect()
 }

@@ -24,19 +24,25 @@ pub fn model(salt: u8) -> Model {
     let weights = vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
     let dense = FloatOp::Dense { weights, bias: vec![f32::from(salt), 100.0] };
     graph.output = graph.push("fc", dense, &[flat], &[]).unwrap();
-    let calibration = Calibration {
-        max_abs: vec![1.0; graph.nodes.len()],
-        mean_square: vec![1.0; graph.nodes.len()],
-        extreme: vec![1.0; graph.nodes.len()],
-        samples: vec![vec![0.0; 4]],
-        wanted: vec![vec![f32::from(salt), 100.0]],
-        text: "one made-up sample".into(),
-        guessed: true,
-    };
+    let calibration = calibration(&graph, 1.0, vec![f32::from(salt), 100.0]);
     Model { model_id: [salt; 16], graph, interface: interface(), output_multiplier: 1.0, calibration, notes: vec![] }
 }
 
-/// `y = W2 relu(W1 x)`: one exchange for the input, some for the gates, one for the result.
+/// A made-up sample, with values of at most `max_abs` in each node.
+fn calibration(graph: &FloatGraph, max_abs: f32, wanted: Vec<f32>) -> Calibration {
+    let nodes = graph.nodes.len();
+    Calibration {
+        max_abs: vec![max_abs; nodes],
+        mean_square: vec![1.0; nodes],
+        extreme: vec![max_abs; nodes],
+        samples: vec![vec![0.0; 4]],
+        wanted: vec![wanted],
+        text: "one made-up sample".into(),
+        guessed: true,
+    }
+}
+
+/// `y = W2 relu(W1 x)`.
 pub fn two_layers() -> Model {
     let mut graph = FloatGraph::new("x", vec![1, 2, 2]).unwrap();
     let flat = graph.push("flat", FloatOp::Reshape, &[0], &[4]).unwrap();
@@ -45,20 +51,11 @@ pub fn two_layers() -> Model {
     let relu = graph.push("relu", FloatOp::Relu, &[first], &[]).unwrap();
     let weights = (0..12).map(|i| (i % 5) as f32 / 4.0 - 0.5).collect();
     graph.output = graph.push("last", FloatOp::Dense { weights, bias: vec![0.0; 2] }, &[relu], &[]).unwrap();
-    let nodes = graph.nodes.len();
-    let calibration = Calibration {
-        max_abs: vec![100.0; nodes],
-        mean_square: vec![1.0; nodes],
-        extreme: vec![100.0; nodes],
-        samples: vec![vec![0.0; 4]],
-        wanted: vec![vec![0.0; 2]],
-        text: "one made-up sample".into(),
-        guessed: true,
-    };
+    let calibration = calibration(&graph, 100.0, vec![0.0; 2]);
     Model { graph, calibration, ..model(3) }
 }
 
-/// What `model(salt)` says of an input.
+/// The outputs of `model(salt)`.
 pub fn expected(salt: u8, x: &[f32]) -> Vec<f64> {
     model(salt).run(x).unwrap()
 }

@@ -12,7 +12,7 @@ fn error(dir: &Path, address: &str, tune: impl FnOnce(&mut ClientConfig)) -> Cli
         keys::init(&dir.join("keys"), &[], &["alice".into()]).unwrap();
     }
     let mut config = ClientConfig::new(address, keys::load_client(&dir.join("keys"), "alice").unwrap());
-    // Would be waited for, if it counted while connecting.
+    // Does not count while connecting.
     config.stall_timeout = Duration::from_secs(3600);
     tune(&mut config);
     Connection::connect(Registry::standard(), config).err().unwrap()
@@ -52,8 +52,6 @@ fn addresses_and_threads_are_checked_first() {
         assert!(text.contains("from 1 to 1024"), "{text}");
     }
     let text = error(dir.path(), "127.0.0.1:1", |_| {}).to_string();
-    assert_eq!(
-        text,
-        "cannot reach the server at 127.0.0.1:1: Connection refused; is this its address, and does it run?"
-    );
+    let refused = "cannot reach the server at 127.0.0.1:1: Connection refused; is this its address, and does it run?";
+    assert_eq!(text, refused);
 }

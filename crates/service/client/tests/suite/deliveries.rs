@@ -68,7 +68,7 @@ fn a_helper_that_lies_costs_orders_and_no_more() {
     let mut client = client(&server, &store);
     let stands = |standing: Standing| ('s', Answer::Standings(vec![standing]));
     let refused = || Answer::Refused { reason: "no\u{1b}[2J".into() };
-    // What comes of the order, the lie, and what the client says.
+    // The order's end, the lie, and the client's error.
     for (outcome, lie, why) in [
         ("none", ('m', refused()), "the helper at 127.0.0.1"),
         ("none", ('m', refused()), "no\u{fffd}[2J"),

@@ -2,20 +2,31 @@
 use crate::common::interface;
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
-use image::{ExtendedColorType, GrayImage, ImageEncoder, Luma, Rgb, RgbImage};
+use image::{ExtendedColorType, GrayImage, ImageEncoder, ImageError, Luma, Rgb, RgbImage};
 use std::fs;
+use std::path::Path;
 use tacit_client::input::{Fit, read};
-use tacit_client::png;
-use tacit_graph::{ChannelAffine, Units, npy};
+use tacit_client::{ClientError, png};
+use tacit_graph::{ChannelAffine, Interface, Units, npy};
+
+/// Reads a file for the toy model.
+fn read_toy(path: &Path) -> Result<Vec<Vec<f32>>, ClientError> {
+    read(path, &interface(), Fit::Crop, Units::Network)
+}
+
+/// Writes a file and reads it; the error.
+fn error_of(path: &Path, bytes: &[u8]) -> String {
+    fs::write(path, bytes).unwrap();
+    read_toy(path).unwrap_err().to_string()
+}
 
 #[test]
 fn grey_images_are_brought_to_size_and_scaled() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.png");
     GrayImage::from_fn(2, 2, |x, y| Luma([(100 * x + 50 * y) as u8])).save(&path).unwrap();
-    let exact = read(&path, &interface(), Fit::Crop, Units::Network).unwrap();
     let want = [0.0, 100.0, 50.0, 150.0].map(|p: f32| p * (1.0 / 255.0));
-    assert_eq!(exact, [want]);
+    assert_eq!(read_toy(&path).unwrap(), [want]);
     // Left half black, right half white: the centre crop of a wide image straddles the edge.
     let wide = dir.path().join("wide.jpg");
     RgbImage::from_fn(400, 40, |x, _| if x < 200 { Rgb([0; 3]) } else { Rgb([255; 3]) }).save(&wide).unwrap();
@@ -32,13 +43,13 @@ fn arrays_are_the_network_s_inputs_unless_they_are_said_to_be_something_else() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.npy");
     fs::write(&path, npy::write(&[2, 1, 2, 2], &[1.0, 2.0, 3.0, 4.0, 255.0, 6.0, 7.0, 8.0])).unwrap();
-    let inputs = read(&path, &interface(), Fit::Crop, Units::Network).unwrap();
-    assert_eq!(inputs, [[1.0, 2.0, 3.0, 4.0], [255.0, 6.0, 7.0, 8.0]]);
-    assert_eq!(read(&path, &interface(), Fit::Crop, Units::Pixels).unwrap()[1][0], 1.0);
-    // What the importer moved out of the network comes behind both.
+    let read = |interface: &Interface, units| read(&path, interface, Fit::Crop, units).unwrap();
+    assert_eq!(read(&interface(), Units::Network), [[1.0, 2.0, 3.0, 4.0], [255.0, 6.0, 7.0, 8.0]]);
+    assert_eq!(read(&interface(), Units::Pixels)[1][0], 1.0);
+    // The steps that the importer moved out of the network.
     let mut moved = interface();
     moved.input.moved = Some(ChannelAffine { scale: vec![2.0], shift: vec![-1.0] });
-    let first = |units| read(&path, &moved, Fit::Crop, units).unwrap()[1][0];
+    let first = |units| read(&moved, units)[1][0];
     assert_eq!([Units::Network, Units::Pixels, Units::Normalised].map(first), [509.0, 1.0, 255.0]);
 }
 
@@ -48,8 +59,7 @@ fn arrays_are_known_by_their_name_in_any_case_and_by_their_first_bytes() {
     let array = npy::write(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
     for name in ["x.npy", "x.NPY", "x.Npy", "x.dat", "x"] {
         fs::write(dir.path().join(name), &array).unwrap();
-        let inputs = read(&dir.path().join(name), &interface(), Fit::Crop, Units::Network).unwrap();
-        assert_eq!(inputs, [[1.0, 2.0, 3.0, 4.0]], "{name}");
+        assert_eq!(read_toy(&dir.path().join(name)).unwrap(), [[1.0, 2.0, 3.0, 4.0]], "{name}");
     }
 }
 
@@ -89,7 +99,7 @@ fn archives_give_their_only_array_or_the_named_one() {
     let (a, b) = (npy::write(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]), npy::write(&[1, 2, 2], &[5.0; 4]));
     fs::write(dir.path().join("one.NPZ"), stored(&[("arr_0.npy", &a)])).unwrap();
     fs::write(dir.path().join("two.npz"), stored(&[("x.npy", &a), ("y.npy", &b)])).unwrap();
-    let inputs = |name: &str| read(&dir.path().join(name), &interface(), Fit::Crop, Units::Network);
+    let inputs = |name: &str| read_toy(&dir.path().join(name));
     assert_eq!(inputs("one.NPZ").unwrap(), [[1.0, 2.0, 3.0, 4.0]]);
     assert_eq!(inputs("two.npz:y").unwrap(), [[5.0; 4]]);
     let which = inputs("two.npz").unwrap_err().to_string();
@@ -98,28 +108,24 @@ fn archives_give_their_only_array_or_the_named_one() {
     assert!(inputs("none.npz:x").unwrap_err().to_string().contains("none.npz"));
 }
 
-/// An image whose four corners differ, in the format of `name`, as bytes; JPEG with an EXIF orientation if it
-/// is one.
+/// An image in the format of `name` whose four corners differ, with an EXIF orientation.
 fn corners(name: &str, orientation: Option<u8>) -> Vec<u8> {
-    let pixels = GrayImage::from_fn(32, 32, |x, y| Luma([if x < 16 { 10 } else { 90 } + if y < 16 { 0 } else { 120 }]));
-    let mut bytes = Vec::new();
-    let exif = orientation.map(|value| {
-        let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, value, 0, 0, 0];
-        [b"II*\0\x08\0\0\0\x01\0".as_slice(), &entry, &[0; 4]].concat()
-    });
-    if name.ends_with("png") {
-        let mut encoder = PngEncoder::new(&mut bytes);
-        if let Some(exif) = exif {
+    fn encode(mut encoder: impl ImageEncoder, orientation: Option<u8>) -> Result<(), ImageError> {
+        if let Some(value) = orientation {
+            let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, value, 0, 0, 0];
+            let exif = [b"II*\0\x08\0\0\0\x01\0".as_slice(), &entry, &[0; 4]].concat();
             encoder.set_exif_metadata(exif).unwrap();
         }
-        encoder.write_image(&pixels, 32, 32, ExtendedColorType::L8).unwrap();
-    } else {
-        let mut encoder = JpegEncoder::new_with_quality(&mut bytes, 95);
-        if let Some(exif) = exif {
-            encoder.set_exif_metadata(exif).unwrap();
-        }
-        encoder.write_image(&pixels, 32, 32, ExtendedColorType::L8).unwrap();
+        let pixels =
+            GrayImage::from_fn(32, 32, |x, y| Luma([if x < 16 { 10 } else { 90 } + if y < 16 { 0 } else { 120 }]));
+        encoder.write_image(&pixels, 32, 32, ExtendedColorType::L8)
     }
+    let mut bytes = Vec::new();
+    let encoded = match name.ends_with("png") {
+        true => encode(PngEncoder::new(&mut bytes), orientation),
+        false => encode(JpegEncoder::new_with_quality(&mut bytes, 95), orientation),
+    };
+    encoded.unwrap();
     bytes
 }
 
@@ -136,13 +142,18 @@ fn images_are_turned_as_their_orientation_says() {
             order.sort_by(|&i: &usize, &j: &usize| values[i].total_cmp(&values[j]));
             order
         };
-        // Places of the dark corner that is stored top left, of that top right, bottom left, bottom right.
-        assert_eq!(corners_of(None), [0, 1, 2, 3], "{name}");
-        assert_eq!(corners_of(Some(1)), [0, 1, 2, 3], "{name}");
-        assert_eq!(corners_of(Some(2)), [1, 0, 3, 2], "{name}: mirrored");
-        assert_eq!(corners_of(Some(3)), [3, 2, 1, 0], "{name}: upside down");
-        assert_eq!(corners_of(Some(6)), [1, 3, 0, 2], "{name}: a quarter clockwise");
-        assert_eq!(corners_of(Some(8)), [2, 0, 3, 1], "{name}: a quarter counter-clockwise");
+        // The stored corners are dark top left, then top right, bottom left, bottom right.
+        for (orientation, order) in [
+            (None, [0, 1, 2, 3]),
+            (Some(1), [0, 1, 2, 3]),
+            // Mirrored, upside down, a quarter clockwise, a quarter counter-clockwise.
+            (Some(2), [1, 0, 3, 2]),
+            (Some(3), [3, 2, 1, 0]),
+            (Some(6), [1, 3, 0, 2]),
+            (Some(8), [2, 0, 3, 1]),
+        ] {
+            assert_eq!(corners_of(orientation), order, "{name}: {orientation:?}");
+        }
     }
 }
 
@@ -154,35 +165,32 @@ fn images_that_are_cut_short_are_refused() {
         for percent in [25, 50, 75, 90, 97] {
             let cut = whole.len() * percent / 100;
             for end in [&[][..], &[0xff, 0xd9]] {
-                fs::write(&path, [&whole[..cut], end].concat()).unwrap();
-                let error = read(&path, &interface(), Fit::Crop, Units::Network).unwrap_err().to_string();
+                let error = error_of(&path, &[&whole[..cut], end].concat());
                 assert!(error.contains(name) && error.contains("damaged or cut short"), "{percent} %: {error}");
             }
         }
         fs::write(&path, &whole).unwrap();
-        read(&path, &interface(), Fit::Crop, Units::Network).unwrap();
+        read_toy(&path).unwrap();
     }
 }
 
 #[test]
 fn what_does_not_fit_is_named_with_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    let error = |name: &str, bytes: &[u8]| {
-        let path = dir.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        let error = read(&path, &interface(), Fit::Crop, Units::Network).unwrap_err().to_string();
-        assert!(error.contains(name), "{error}");
-        error
-    };
-    assert!(error("a.png", b"no image").contains("PNG and JPEG"));
-    assert!(error("b.npy", b"no array").contains(".npy"));
-    assert!(error("c.npy", &npy::write(&[3, 3], &[0.0; 9])).contains("[3, 3]"));
-    assert!(error("d.npy", &npy::write(&[4], &[0.0, f32::NAN, 0.0, 0.0])).contains("element 1"));
     // A PNG header that promises 60000 x 60000 pixels.
-    let mut huge = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
-    huge.extend_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60, 8, 0, 0, 0, 0]);
-    error("e.png", &huge);
-    assert!(read(&dir.path().join("none.png"), &interface(), Fit::Crop, Units::Network).is_err());
+    let huge = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60, 8, 0, 0, 0, 0]].concat();
+    for (name, bytes, wanted) in [
+        ("a.png", b"no image".to_vec(), "PNG and JPEG"),
+        ("b.npy", b"no array".to_vec(), ".npy"),
+        ("c.npy", npy::write(&[3, 3], &[0.0; 9]), "[3, 3]"),
+        ("d.npy", npy::write(&[4], &[0.0, f32::NAN, 0.0, 0.0]), "element 1"),
+        ("e.png", huge, ""),
+    ] {
+        let error = error_of(&dir.path().join(name), &bytes);
+        assert!(error.contains(name), "{error}");
+        assert!(error.contains(wanted), "{error}");
+    }
+    assert!(read_toy(&dir.path().join("none.png")).is_err());
 }
 
 /// A PNG file with a chunk behind its header.
@@ -217,8 +225,7 @@ fn a_picture_with_too_many_pixels_is_refused_by_its_header() {
     let [side, large] = [16_000u32, 20_000].map(u32::to_be_bytes);
     for (sides, words) in [([side, side], "16000 x 16000 pixels"), ([large, [0, 0, 0, 1]], "20000 x 1 pixels")] {
         bytes[16..24].copy_from_slice(&sides.concat());
-        fs::write(&path, &bytes).unwrap();
-        let error = read(&path, &interface(), Fit::Crop, Units::Network).unwrap_err().to_string();
+        let error = error_of(&path, &bytes);
         assert!(error.contains(words) && error.contains("64 Mi in all"), "{error}");
     }
 }
@@ -227,11 +234,10 @@ fn a_picture_with_too_many_pixels_is_refused_by_its_header() {
 fn an_array_has_the_shape_of_inputs_before_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.npy");
-    // A header alone: what is wrong with its shape is said, not that elements are missing.
+    // A header alone: its shape is wrong, not the number of elements.
     for (shape, words) in [(vec![3, 5], "does not fit the model's input"), (vec![2_000_000, 1, 2, 2], "2000000 inputs")]
     {
-        fs::write(&path, npy::write(&shape, &[])).unwrap();
-        let error = read(&path, &interface(), Fit::Crop, Units::Network).unwrap_err().to_string();
+        let error = error_of(&path, &npy::write(&shape, &[]));
         assert!(error.contains(words), "{error}");
     }
 }

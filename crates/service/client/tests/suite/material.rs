@@ -64,39 +64,30 @@ fn material_is_used_once_whatever_the_server_lists() {
     let ever = Mutex::new(Vec::new());
     let server = Server::lying(&shop, move |_, peer, request| {
         let mut ever = ever.lock().unwrap();
-        match request {
-            Request::Prepare { id, .. } => ever.push(*id),
+        let lie = match request {
+            Request::Prepare { id, .. } => {
+                ever.push(*id);
+                return Ok(false);
+            }
             // All that there ever was, twice, and what nobody has made.
-            Request::Stored => {
-                let stranger = MaterialId([7; 16]);
-                peer.reply(&Reply::Ids([&ever[..], &[stranger], &ever[..]].concat()))?;
-                return Ok(true);
-            }
-            Request::Reconcile { .. } => {
-                peer.reply(&Reply::Reconciled { folder: Some(HERE), ids: ever.clone() })?;
-                return Ok(true);
-            }
+            Request::Stored => Reply::Ids([&ever[..], &[MaterialId([7; 16])], &ever[..]].concat()),
+            Request::Reconcile { .. } => Reply::Reconciled { folder: Some(HERE), ids: ever.clone() },
             // It says that it has destroyed what is used, and keeps it.
-            Request::Discard { ids, .. } => {
-                peer.reply(&Reply::Ids(ids.clone()))?;
-                return Ok(true);
-            }
-            _ => {}
-        }
-        Ok(false)
+            Request::Discard { ids, .. } => Reply::Ids(ids.clone()),
+            _ => return Ok(false),
+        };
+        peer.reply(&lie).map(|()| true)
     });
-    let mut client = open(&server, dir.path());
-    let made: BTreeSet<MaterialId> = (0..3).map(|_| client.prepare().unwrap().id).collect();
-    assert_eq!(client.stored().unwrap().len(), 3);
-    for _ in 0..2 {
-        assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
-    }
-    drop(client);
+    let made: BTreeSet<MaterialId> = {
+        let mut client = open(&server, dir.path());
+        let made = (0..3).map(|_| client.prepare().unwrap().id).collect();
+        assert_eq!(client.stored().unwrap().len(), 3);
+        (0..2).for_each(|_| assert_eq!(client.infer(&X).unwrap().values, expected(1, &X)));
+        made
+    };
     let mut client = open(&server, dir.path());
     assert_eq!(ready(&store).len(), 1);
-    for _ in 0..2 {
-        assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
-    }
+    (0..2).for_each(|_| assert_eq!(client.infer(&X).unwrap().values, expected(1, &X)));
     assert_eq!(ready(&store), []);
     drop(client);
     let used: BTreeSet<MaterialId> = shop.lock().used.iter().map(|(id, _)| *id).collect();

@@ -65,12 +65,12 @@ pub fn config(server: &Server, store: Option<&Path>) -> ClientConfig {
     config
 }
 
-/// A client's folder. While it is open here nobody recovers it, so it shows what calls leave.
+/// A client's folder. Nobody recovers it while it is open here.
 pub fn folder(dir: &Path) -> Store {
     Store::open(dir, Party::Client, None).unwrap()
 }
 
-/// What is ready in a folder. Nothing else is there: no file, and nothing half made or claimed.
+/// The ready materials of a folder, in which there is nothing else.
 pub fn ready(store: &Store) -> Vec<MaterialId> {
     let mut ids: Vec<MaterialId> = store.list(None).unwrap().into_iter().map(|entry| entry.id).collect();
     ids.sort();
@@ -90,7 +90,7 @@ pub fn frame(number: u64, tag: Tag, word: u32, payload: &[u8]) -> Vec<u8> {
     [&head[..], &crc.finalize().to_le_bytes(), payload].concat()
 }
 
-/// What a peer does in place of a message.
+/// A peer's fault in place of a message.
 #[derive(Clone)]
 pub enum Fault {
     /// Sends these bytes, made from frame number, tag and payload, and then no more.

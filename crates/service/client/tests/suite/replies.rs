@@ -88,13 +88,12 @@ fn requests_without_a_model() {
     });
     let (dir, id) = (tempfile::tempdir().unwrap(), MaterialId([1; 16]));
     let mut connection = Connection::connect(registry(), config(&server, Some(dir.path()))).unwrap();
-    let upload =
-        [Upload { name: [1; 32], plan: [2; 32], bytes: 1, is_whole: false, created: 0, used: 0, offered: None }];
+    let upload = Upload { name: [1; 32], plan: [2; 32], bytes: 1, is_whole: false, created: 0, used: 0, offered: None };
     call("the list of models", "Models", || connection.models().map(drop));
     call("the list of keys", "Uploads", || connection.uploads().map(drop));
     call("the list of material", "Halves", || connection.material().map(drop));
     call("the destruction of material", "Ids", || connection.discard(&[id]).map(drop));
-    call("the deletion of keys", "Deleted", || connection.delete_uploads(&upload).map(drop));
+    call("the deletion of keys", "Deleted", || connection.delete_uploads(std::slice::from_ref(&upload)).map(drop));
 }
 
 #[test]
