@@ -1,8 +1,7 @@
 //! A record's samples as CSV, for spreadsheets.
 //!
-//! One row per sample, comma-separated, a header row, numbers with a decimal point for every
-//! locale, empty fields for missing values. All counters are since the record's start. Columns, in
-//! this order:
+//! One row per sample, comma-separated, a header row, numbers with a decimal point, empty fields
+//! for missing values. All counters are since the record's start. Columns, in this order:
 //!
 //! | column | unit |
 //! | --- | --- |
@@ -145,12 +144,10 @@ impl<'a> Phases<'a> {
     }
 }
 
-/// Returns the names of columns with a common prefix.
 fn group(prefix: &str, fields: &[&str]) -> Vec<String> {
     fields.iter().map(|f| field(&format!("{prefix}.{f}"))).collect()
 }
 
-/// A field, quoted if necessary.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

@@ -3,8 +3,7 @@
 //!
 //! Net energy is gross energy minus idle power times duration ([PM24] section 4). All uncertainties
 //! are standard uncertainties (one standard deviation). They cover noise, drift and resolution of
-//! the sensor, but not its calibration: a sensor that reads 3 % too much does so in the gross and
-//! the net figure.
+//! the sensor, but not its calibration: a sensor that reads 3 % too much does so in both figures.
 use crate::record::{EnergyFigure, Sample};
 use crate::source::Provenance;
 use std::collections::BTreeMap;
@@ -56,9 +55,8 @@ impl Baseline {
         Some(Self { mean_w, sd_w: variance.sqrt(), n, seconds, drift_w: 0.0, mean_sd_w, resolution_w })
     }
 
-    /// A baseline from the samples of an idle record: the rails of source `name` for which
-    /// `counted` is true. The smallest step between any two readings of a rail gives the sensor's
-    /// resolution.
+    /// A baseline from the samples of an idle record: the counted rails of source `name`. The
+    /// smallest step between any two readings of a rail is the sensor's resolution.
     #[must_use]
     pub fn from_samples(samples: &[Sample], name: &str, counted: &[bool]) -> Option<Self> {
         let curve = energy_curve(samples, name, counted);
@@ -91,8 +89,7 @@ impl Baseline {
         (self.mean_sd_w.powi(2) + (self.drift_w.powi(2) + self.resolution_w.powi(2)) / 12.0).sqrt()
     }
 
-    /// Standard uncertainty of the energy of `duration_s` from the same noise, joules: the idle
-    /// part of the measured energy is itself only a sample of its mean.
+    /// Standard uncertainty of the energy of `duration_s` from the same noise, joules.
     fn noise_j(&self, duration_s: f64) -> f64 {
         self.mean_sd_w * (self.seconds * duration_s).sqrt()
     }
@@ -121,10 +118,15 @@ fn correlation_time(deviations: &[f64]) -> f64 {
 
 /// Smallest difference between two readings of a rail that differ by more than rounding, watts; 0 if none do.
 fn smallest_step(samples: &[Sample], name: &str, rail: usize) -> f64 {
-    let mut watts: Vec<f64> = samples.iter().filter_map(|s| s.power.get(name)?.get(rail)?.w).collect();
-    watts.sort_by(tacit_floats::rising);
-    let rounding = watts.last().map_or(0.0, |max| max.abs() * 1e-9);
-    watts.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > rounding).reduce(tacit_floats::smaller).unwrap_or(0.0)
+    smallest_difference(samples.iter().filter_map(|s| s.power.get(name)?.get(rail)?.w).collect())
+}
+
+/// Smallest difference between two values that differ by more than rounding; 0 if none do.
+pub(crate) fn smallest_difference(mut values: Vec<f64>) -> f64 {
+    values.sort_by(tacit_floats::rising);
+    let rounding = values.last().map_or(0.0, |max| max.abs() * 1e-9);
+    let steps = values.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > rounding);
+    steps.reduce(tacit_floats::smaller).unwrap_or(0.0)
 }
 
 /// (time, joules since the start) over the counted rails of a source, from the samples with a value
@@ -177,8 +179,7 @@ pub fn net(gross_j: f64, baseline: &Baseline, duration_s: f64, provenance: Prove
 /// Divides a host's energy among its parties by their processor seconds.
 ///
 /// Energy above idle belongs to the parties and to `others_s`: processor seconds of work that runs
-/// only for the measurement and is not in the idle baseline; no party gets that part. Only the
-/// parties share idle energy. Without others the parties' figures add up to the host's. Parties get
+/// only for the measurement and is not in the idle baseline. Only the parties share idle energy, in
 /// equal parts if none used processor time. A modelled figure stays modelled, any other becomes
 /// attributed. The uncertainty combines that of the host's net energy, divided alike, and that of
 /// each party's processor time (`cpu_sd_s`, seconds).
@@ -242,8 +243,8 @@ impl From<&Mode> for Coefficients {
     }
 }
 
-/// A party's modelled energy, as if on its own device: the whole base power counts in gross energy
-/// and not in net energy.
+/// A party's modelled energy, as if on its own device: the base power counts in gross energy and
+/// not in net energy.
 #[must_use]
 pub fn modelled(cpu_s: f64, bytes: f64, duration_s: f64, coefficients: &Coefficients) -> EnergyFigure {
     let Coefficients { base_w, core_w, byte_j, relative_sd } = *coefficients;

@@ -3,7 +3,7 @@
 use crate::MeterError;
 use crate::sampler::Handle;
 use std::io::{BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,6 @@ pub struct MarkListener {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The listening socket.
 enum BoundAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
@@ -77,8 +76,7 @@ impl MarkListener {
         Self::start(BoundAddress::Unix(path.to_owned()), Listener::Unix(listener), sampler)
     }
 
-    /// As [`unix`](Self::unix), on an already bound socket: programs that started before the
-    /// sampler wait in its queue.
+    /// As [`unix`](Self::unix), on an already bound socket, in whose queue programs may wait.
     ///
     /// # Errors
     /// [`MeterError::io`] if the thread cannot be started.
@@ -87,8 +85,7 @@ impl MarkListener {
     }
 
     /// Listens on a TCP address for programs on other hosts (`TACIT_MARKS=tcp:HOST:PORT`). Every
-    /// host that can reach the address can write marks into the record: use it only in your own
-    /// network.
+    /// host that can reach the address can write marks: use it only in your own network.
     ///
     /// # Errors
     /// [`MeterError::io`] if the address cannot be bound.
@@ -108,8 +105,8 @@ impl MarkListener {
         Ok(Self { bound, closing, clients, thread: Some(thread) })
     }
 
-    /// The value of `TACIT_MARKS` for programs. For a TCP listener on all addresses it contains
-    /// `0.0.0.0`: replace that by the host's name.
+    /// The value of `TACIT_MARKS` for programs. For a TCP listener on all addresses, replace
+    /// `0.0.0.0` by the host's name.
     #[must_use]
     pub fn address(&self) -> String {
         match &self.bound {
@@ -141,8 +138,7 @@ impl MarkListener {
         for client in clients {
             // Data in the socket's buffer can still be read.
             let _ = client.stream.shutdown(Shutdown::Read);
-            // Over TCP a program that never stops writing is still readable; the deadline ends
-            // this.
+            // Over TCP a program that never stops writing is still readable.
             while !client.thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -163,10 +159,10 @@ impl Drop for MarkListener {
 
 /// Replaces "all addresses" by an address that clients can connect to.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        let local: std::net::IpAddr =
-            if address.is_ipv4() { std::net::Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
-        address.set_ip(local);
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
     }
     address
 }
@@ -186,7 +182,7 @@ fn accept_all(listener: &Listener, sampler: &Handle, closing: &AtomicBool, clien
             Ok(stream) => stream,
             Err(_) if draining => return,
             Err(error) => {
-                // Out of file handles, perhaps for a short time. The pause avoids a busy loop.
+                // Out of file handles, perhaps for a short time.
                 sampler.note(format!("a program could not connect for marks: {error}"));
                 std::thread::sleep(Duration::from_millis(500));
                 continue;
@@ -204,7 +200,6 @@ fn accept_all(listener: &Listener, sampler: &Handle, closing: &AtomicBool, clien
     }
 }
 
-/// A thread for one program.
 fn serve(stream: UnixStream, sampler: &Handle) -> Option<Client> {
     let sampler = sampler.clone();
     let builder = std::thread::Builder::new().name("tacit-marks-client".into());

@@ -51,7 +51,7 @@ pub struct PhaseCost {
 
 /// Costs by party and phase, in the order of their first begin. `curve` is the host's energy
 /// ([`energy_curve`](crate::energy::energy_curve)), empty without a source. An end belongs to the
-/// latest open begin of its phase; a begin without an end is ignored.
+/// latest open begin of its phase.
 #[must_use]
 pub fn phase_costs(samples: &[Sample], marks: &[Mark], curve: &[(f64, f64)]) -> Vec<PhaseCost> {
     let mut marks: Vec<&Mark> = marks.iter().collect();
@@ -97,8 +97,8 @@ impl PhaseCost {
     }
 }
 
-/// CPU seconds of a party at a time. A party without a process tree of its own name
-/// gets those of the only tree (a program that plays both parties).
+/// CPU seconds of a party at a time. A party without a process tree of its own name gets those of
+/// the only tree (a program that plays both parties).
 fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<CpuSeconds> {
     samples.iter().rev().find_map(|sample| cpu_in(sample, party))?;
     // A party's use before it was added is zero.
@@ -109,7 +109,6 @@ fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<CpuSeconds> {
     })
 }
 
-/// Returns the CPU seconds of a party in a sample.
 fn cpu_in(sample: &Sample, party: &str) -> Option<CpuSeconds> {
     let party_sample = match sample.parties.get(party) {
         Some(party) => Some(party),

@@ -30,7 +30,6 @@ struct Time {
 }
 
 impl Time {
-    /// Converts ticks of user and kernel time.
     fn from_ticks(ticks: [u64; 2], tick_ns: u64) -> Self {
         let [user, system] = ticks.map(|ticks| ticks.saturating_mul(tick_ns));
         Self { user, system }
@@ -47,8 +46,8 @@ impl Time {
         Self { user: self.user + unassigned / 2, system: self.system + unassigned.div_ceil(2) }
     }
 
-    /// Returns the later figure `now`, less `before`; neither part is smaller than in `self`. The
-    /// totals decide, because a later reading may split them more exactly.
+    /// The later figure `now`, less `before`; neither part is smaller than in `self`. The totals
+    /// decide, because a later reading may split them more exactly.
     fn risen_to(self, now: Self, before: Self) -> Self {
         let total = now.total().saturating_sub(before.total()).max(self.total());
         let user = now.user.saturating_sub(before.user).clamp(self.user, total - self.system);
@@ -178,8 +177,7 @@ impl ProcessTree {
         true
     }
 
-    /// Reports the lifetime use of an added process and of all children that it waited for, as
-    /// `wait4` returned it to the reaping process.
+    /// Reports the lifetime use of an added process and its reaped children, as `wait4` returned it.
     pub fn ended(&mut self, pid: u32, user: Duration, system: Duration) {
         let Some(root) = self.roots.get_mut(&pid) else { return };
         let in_sight = self.processes.len();
@@ -191,9 +189,8 @@ impl ProcessTree {
         }
     }
 
-    /// The present state. `discover` also searches for new descendants, which costs more. The time
-    /// of a process that begins and ends between two searches still counts if a visible parent
-    /// waits for it.
+    /// The present state. `discover` also searches for new descendants, which costs more: the time
+    /// of a process that is never found still counts if a visible parent waits for it.
     pub fn sample(&mut self, discover: bool) -> PartySample {
         self.look();
         if discover {
@@ -206,8 +203,7 @@ impl ProcessTree {
         self.figures()
     }
 
-    /// Largest resident set of the tree at any sample, or of any of its processes at any time
-    /// (bytes).
+    /// Largest resident set of the tree at any sample, or of any of its processes (bytes).
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
@@ -321,8 +317,7 @@ impl ProcessTree {
 }
 
 /// Processor time of all threads of a process in this process namespace, including ended threads,
-/// in nanoseconds; `None` if there is no such process. The time of a zombie stays until the zombie
-/// is reaped. A running thread counts up to the scheduler's last tick.
+/// in nanoseconds; `None` if there is no such process. A zombie has it until it is reaped.
 fn process_cpu_ns(pid: u32) -> Option<u64> {
     let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
     let time =
@@ -345,7 +340,6 @@ fn children(proc: &Path, pid: u32) -> Vec<u32> {
     lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<u32>>()).collect()
 }
 
-/// Children by parent, of all processes.
 fn by_parent(proc: &Path) -> BTreeMap<u32, Vec<u32>> {
     let mut table = BTreeMap::<u32, Vec<u32>>::new();
     for entry in fs::read_dir(proc).into_iter().flatten().flatten() {

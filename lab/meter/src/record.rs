@@ -41,7 +41,7 @@ pub struct Header {
     pub version: u32,
     /// Name of the measured host.
     pub host: String,
-    /// Wall-clock time of `t = 0`, nanoseconds since 1970 (UTC); all other times are monotonic.
+    /// Wall-clock time of `t = 0`, nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
     /// Requested sampling interval, in seconds.
     pub interval_s: f64,
@@ -50,7 +50,7 @@ pub struct Header {
     /// Facts about the machine: CPU, governor, kernel, versions.
     pub machine: BTreeMap<String, String>,
     /// Labels that distinguish this record from others of the same experiment:
-    /// `{"rate": "20mbit", "transport": "tls", "repetition": "3"}`.
+    /// `{"rate": "20mbit", "repetition": "3"}`.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -91,7 +91,7 @@ pub struct RailSample {
 /// A phase's begin or end, reported by the measured program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Seconds since the record's start, on this record's clock (offset between hosts already removed).
+    /// Seconds since the record's start, on this record's clock.
     pub t: f64,
     /// The party that reported it: `client`, `server`.
     pub party: String,
@@ -120,7 +120,7 @@ pub struct Summary {
     pub duration_s: f64,
     /// Energy of the host over the record by source; empty where the host has no source.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub energy: BTreeMap<String, crate::record::EnergyFigure>,
+    pub energy: BTreeMap<String, EnergyFigure>,
     /// Energy by party, if available (one host per party: measured; both on one: attributed; no
     /// sensor: modelled).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

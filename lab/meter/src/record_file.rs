@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 /// Longest line of a record, in bytes; a sample of a host with 1000 cores has some 100 kB.
 pub const MAX_LINE: usize = 4 << 20;
 
-/// Writes a record. Every line goes to the file at once and whole, so written lines stay readable
-/// after any later failure.
+/// Writes a record. Every line goes to the file at once, whole or not at all.
 pub struct RecordWriter {
     path: PathBuf,
     file: File,
@@ -36,8 +35,8 @@ impl RecordWriter {
     /// Appends a line.
     ///
     /// # Errors
-    /// [`MeterError::io`], for example on a full disk. The file then has no part of this line and
-    /// all earlier lines, and a later call may succeed.
+    /// [`MeterError::io`], for example on a full disk. The file then has all earlier lines and no
+    /// part of this one, and a later call may succeed.
     pub fn append(&mut self, line: &Line) -> Result<(), MeterError> {
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, line)
@@ -49,8 +48,7 @@ impl RecordWriter {
                 Ok(())
             }
             Err(error) => {
-                // Removes the written part of the line; if this fails too, the reader drops the
-                // torn line.
+                // If this fails too, the reader drops the torn line.
                 let _ = self.file.set_len(self.len);
                 let _ = self.file.seek(SeekFrom::Start(self.len));
                 Err(MeterError::io(&self.path)(error))
@@ -66,7 +64,7 @@ impl RecordWriter {
         self.file.sync_data().map_err(MeterError::io(&self.path))
     }
 
-    /// The file.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -163,7 +161,7 @@ pub fn parse_record(mut reader: impl BufRead, name: &str) -> Result<Record, Mete
     Ok(record)
 }
 
-/// Reads a line; false at the end of the file.
+/// Reads a line; false at the end.
 fn next_line(reader: &mut impl BufRead, name: &str, number: u64, line: &mut Vec<u8>) -> Result<bool, MeterError> {
     line.clear();
     let bytes_read = reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', line).map_err(MeterError::io(name))?;
@@ -173,7 +171,6 @@ fn next_line(reader: &mut impl BufRead, name: &str, number: u64, line: &mut Vec<
     Ok(bytes_read > 0)
 }
 
-/// Describes a malformed line.
 fn malformed(name: &str, number: u64, detail: impl Into<String>) -> MeterError {
     MeterError::malformed(format!("{name}, line {number}"), detail)
 }

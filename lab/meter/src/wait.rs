@@ -5,9 +5,9 @@ use std::process::{Child, ExitStatus};
 use tacit_measure::usage::wait_until_ended;
 use wait4::Wait4;
 
-/// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and gives the
-/// sampler the kernel's totals for its whole life, to the microsecond. The standard library does
-/// not notice the reaping: do not use `child` afterwards.
+/// Waits for a child, takes a last sample of it while it is a zombie, reaps it, and reports the
+/// kernel's totals for its whole life. The standard library does not notice the reaping: do not use
+/// `child` afterwards.
 ///
 /// # Errors
 /// [`MeterError::io`] if the wait fails.

@@ -1,16 +1,11 @@
 use super::*;
 use crate::record::{CoreSample, InterfaceSample, Mark, PartySample, RailSample};
-use crate::source::{Provenance, Rail, SourceInfo};
+use crate::source::{Rail, SourceInfo};
 use std::collections::BTreeMap;
 
 fn record() -> Record {
-    let rail = |name: &str| Rail { name: name.into(), counted: true };
-    let source = SourceInfo {
-        name: "rapl".into(),
-        provenance: Provenance::Measured,
-        rails: vec![rail("pkg"), rail("dram, \"slow\"")],
-        min_interval_ms: 1,
-    };
+    let rails = ["pkg", "dram, \"slow\""].map(Rail::counted).into();
+    let source = SourceInfo::measured("rapl", rails, 1);
     let header = crate::record::Header {
         format: crate::record::FORMAT.into(),
         version: crate::record::VERSION,
@@ -67,7 +62,7 @@ fn columns_and_rows_are_as_documented() {
          core.0.user_s,core.0.system_s,core.0.idle_s,core.0.mhz,memory_bytes,\
          if.eth0.rx_bytes,if.eth0.tx_bytes,if.eth0.rx_packets,if.eth0.tx_packets,phase.client"
     );
-    assert_eq!(rows[1], "0,,,,,,,,,,,,,0,,,,,", "no values are no zeros");
+    assert_eq!(rows[1], "0,,,,,,,,,,,,,0,,,,,");
     assert_eq!(rows[2], "0.5,2.5,1.25,,0,0.5,0.25,4096,2,1,2,3,1200,99,1,2,3,4,run");
     assert!(rows[3].ends_with(",online"), "{csv}");
     assert!(rows[4].ends_with(",run"), "{csv}");

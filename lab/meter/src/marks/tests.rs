@@ -1,25 +1,35 @@
 use super::*;
-use crate::sampler::{Sampler, SamplerConfig, Stopped};
+use crate::sampler::{Sampler, SamplerConfig};
 use tacit_measure::mark::MarkSender;
 
-/// A sampler with a listener; the folder holds the socket.
-fn start() -> (Sampler, MarkListener, tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("marks");
-    let config = SamplerConfig { output: Some(folder.path().join("r.jsonl")), ..SamplerConfig::default() };
-    let sampler = Sampler::start(config).unwrap();
-    let listener = MarkListener::unix(&path, &sampler.handle()).unwrap();
-    (sampler, listener, folder, path)
+/// A sampler whose record is in the folder.
+struct Recorder {
+    sampler: Sampler,
+    folder: tempfile::TempDir,
 }
 
-fn record(stopped: Stopped, folder: &tempfile::TempDir) -> crate::record_file::Record {
-    stopped.finish().unwrap();
-    crate::record_file::read_record(&folder.path().join("r.jsonl")).unwrap()
+impl Recorder {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = SamplerConfig { output: Some(folder.path().join("r.jsonl")), ..SamplerConfig::default() };
+        Self { sampler: Sampler::start(config).unwrap(), folder }
+    }
+
+    fn listen(&self) -> (MarkListener, PathBuf) {
+        let path = self.folder.path().join("marks");
+        (MarkListener::unix(&path, &self.sampler.handle()).unwrap(), path)
+    }
+
+    fn record(self) -> crate::record_file::Record {
+        self.sampler.stop().unwrap().finish().unwrap();
+        crate::record_file::read_record(&self.folder.path().join("r.jsonl")).unwrap()
+    }
 }
 
 #[test]
 fn marks_of_several_programs_reach_the_record_even_if_sent_just_before_the_end() {
-    let (sampler, listener, folder, path) = start();
+    let recorder = Recorder::start();
+    let (listener, path) = recorder.listen();
     let address = listener.address();
     std::thread::scope(|scope| {
         for party in ["client", "server"] {
@@ -39,7 +49,7 @@ fn marks_of_several_programs_reach_the_record_even_if_sent_just_before_the_end()
     late.begin("setup").unwrap();
     listener.close();
     assert!(!path.exists());
-    let record = record(sampler.stop().unwrap(), &folder);
+    let record = recorder.record();
     let mark_count = |party: &str| record.marks.iter().filter(|m| m.party == party).count();
     assert_eq!((mark_count("client"), mark_count("server"), mark_count("late")), (40, 40, 1));
     assert!(record.notes.iter().any(|n| n.text == "client: done:"), "{:?}", record.notes);
@@ -51,7 +61,8 @@ fn marks_of_several_programs_reach_the_record_even_if_sent_just_before_the_end()
 
 #[test]
 fn strange_programs_do_no_harm() {
-    let (sampler, listener, folder, path) = start();
+    let recorder = Recorder::start();
+    let (listener, path) = recorder.listen();
     let mut endless = UnixStream::connect(&path).unwrap();
     let _ = endless.write_all(&[b'a'; 100_000]);
     let mut odd = UnixStream::connect(&path).unwrap();
@@ -62,31 +73,28 @@ fn strange_programs_do_no_harm() {
     let streams: Vec<_> = (0..80).filter_map(|_| UnixStream::connect(&path).ok()).collect();
     listener.close();
     drop(streams);
-    let now = sampler.handle().seconds(monotonic_ns());
-    let record = record(sampler.stop().unwrap(), &folder);
+    let now = recorder.sampler.handle().seconds(monotonic_ns());
+    let record = recorder.record();
     let phases: Vec<&str> = record.marks.iter().map(|m| m.phase.as_str()).collect();
     assert_eq!(phases, ["future", "past", "cut"]);
-    assert!(
-        record.marks.iter().all(|m| (0.0..=now).contains(&m.t)),
-        "times outside the measurement are those of arrival"
-    );
-    let notes = |text: &str| record.notes.iter().filter(|n| n.text.contains(text)).count();
-    assert_eq!(
-        (notes("longer than 1024 bytes"), notes("a mark was ignored"), notes("more than 64 programs")),
-        (1, 1, 1)
-    );
-    assert_eq!(notes("program: "), 100 + 2);
+    // Times outside the measurement are those of arrival.
+    assert!(record.marks.iter().all(|m| (0.0..=now).contains(&m.t)));
+    for (text, count) in
+        [("longer than 1024 bytes", 1), ("a mark was ignored", 1), ("more than 64 programs", 1), ("program: ", 100 + 2)]
+    {
+        assert_eq!(record.notes.iter().filter(|n| n.text.contains(text)).count(), count, "{text}");
+    }
 }
 
 #[test]
 fn a_program_goes_on_when_its_listener_does_not_read_or_goes_away() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deaf");
-    let deaf = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let deaf = UnixListener::bind(&path).unwrap();
     let sender = MarkSender::connect(path.to_str().unwrap(), "client").unwrap();
     let begin = Instant::now();
     let failures = (0..200_000).filter(|_| sender.begin("online").is_err()).count();
-    assert_eq!(failures, 1, "told once");
+    assert_eq!(failures, 1);
     assert!(begin.elapsed() < Duration::from_secs(60));
     drop(deaf);
     // A child that another test is just starting also holds the listener, until its `exec`.
@@ -97,7 +105,8 @@ fn a_program_goes_on_when_its_listener_does_not_read_or_goes_away() {
     assert!((0..2000).any(is_refused));
     assert!(MarkSender::connect("tcp:127.0.0.1:1", "client").is_err());
     assert!(MarkSender::connect("/x", "a b").is_err());
-    let (sampler, listener, _folder, _) = start();
+    let recorder = Recorder::start();
+    let (listener, _) = recorder.listen();
     let sender = MarkSender::connect(&listener.address(), "client").unwrap();
     assert!(sender.begin("not a name").is_err(), "refused here, and the connection stays");
     sender.begin("online").unwrap();
@@ -105,23 +114,22 @@ fn a_program_goes_on_when_its_listener_does_not_read_or_goes_away() {
     std::thread::sleep(Duration::from_millis(20));
     let error_count = (0..3).filter(|_| sender.end("online", &[]).is_err()).count();
     assert!(error_count <= 1);
-    sampler.stop().unwrap();
+    recorder.sampler.stop().unwrap();
 }
 
 #[test]
 fn marks_over_tcp_are_on_the_listener_s_clock() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = SamplerConfig { output: Some(folder.path().join("r.jsonl")), ..SamplerConfig::default() };
-    let sampler = Sampler::start(config).unwrap();
-    let listener = MarkListener::tcp("127.0.0.1:0", &sampler.handle()).unwrap();
+    let recorder = Recorder::start();
+    let handle = recorder.sampler.handle();
+    let listener = MarkListener::tcp("127.0.0.1:0", &handle).unwrap();
     let sender = MarkSender::connect(&listener.address(), "client").unwrap();
-    let before = sampler.handle().seconds(monotonic_ns());
+    let before = handle.seconds(monotonic_ns());
     sender.begin("online").unwrap();
-    let after = sampler.handle().seconds(monotonic_ns());
+    let after = handle.seconds(monotonic_ns());
     let silent = TcpStream::connect(listener.address().strip_prefix("tcp:").unwrap()).unwrap();
     listener.close();
     drop(silent);
-    let record = record(sampler.stop().unwrap(), &folder);
+    let record = recorder.record();
     // On one host the true offset is 0, so the measured offset is at most half a round trip.
     let slack = 1.0;
     assert!((before - slack..after + slack).contains(&record.marks[0].t), "{before} {} {after}", record.marks[0].t);

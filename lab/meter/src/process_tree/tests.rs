@@ -12,7 +12,7 @@ struct Fake {
 }
 
 /// A process as `/proc` shows it; times in ticks.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Process {
     pid: u32,
     parent: u32,
@@ -25,14 +25,35 @@ struct Process {
     resident_pages: u64,
 }
 
+/// A process that has used nothing.
+fn process(pid: u32, parent: u32) -> Process {
+    Process { pid, parent, ..Process::default() }
+}
+
+impl Process {
+    fn used(self, user: u64, system: u64) -> Self {
+        Self { user, system, ..self }
+    }
+
+    fn reaped(self, children_user: u64, children_system: u64) -> Self {
+        Self { children_user, children_system, ..self }
+    }
+
+    fn resident(self, resident_pages: u64) -> Self {
+        Self { resident_pages, ..self }
+    }
+}
+
 impl Fake {
+    /// With process 10, which has used nothing.
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        let fake = Self { folder: tempfile::tempdir().unwrap() };
+        fake.put(process(10, 1));
+        fake
     }
 
     fn put(&self, process: Process) {
-        let start = u64::from(process.pid);
-        self.put_as(process, "a name) R (", 'S', start);
+        self.put_as(process, "a name) R (", 'S', u64::from(process.pid));
     }
 
     fn put_as(&self, process: Process, name: &str, state: char, start: u64) {
@@ -49,10 +70,11 @@ impl Fake {
         fs::remove_dir_all(self.folder.path().join(pid.to_string())).unwrap();
     }
 
-    fn tree(&self, pid: u32) -> ProcessTree {
+    /// The tree of process 10.
+    fn tree(&self) -> ProcessTree {
         let mut tree = ProcessTree::new(self.folder.path());
         (tree.page_bytes, tree.tick_ns) = (4096, TICK_NS);
-        assert!(tree.add(pid, Since::Now));
+        assert!(tree.add(10, Since::Now));
         tree
     }
 }
@@ -61,36 +83,26 @@ fn ticks(sample: &PartySample) -> (u64, u64) {
     ((sample.user_s * 100.0).round() as u64, (sample.system_s * 100.0).round() as u64)
 }
 
+/// Ticks of a sample that searches for new processes.
+fn sampled(tree: &mut ProcessTree) -> (u64, u64) {
+    ticks(&tree.sample(true))
+}
+
 #[test]
 fn descendants_count_and_strangers_do_not() {
     let fake = Fake::new();
-    fake.put(Process { pid: 10, parent: 1, user: 5, system: 1, resident_pages: 100, ..Process::default() });
-    fake.put(Process { pid: 11, parent: 10, user: 7, system: 2, resident_pages: 200, ..Process::default() });
-    fake.put(Process {
-        pid: 12,
-        parent: 11,
-        user: 9,
-        system: 3,
-        children_user: 1,
-        children_system: 1,
-        resident_pages: 300,
-    });
-    fake.put(Process { pid: 20, parent: 1, user: 1000, system: 1000, resident_pages: 1000, ..Process::default() });
-    let mut tree = fake.tree(10);
+    fake.put(process(10, 1).used(5, 1).resident(100));
+    fake.put(process(11, 10).used(7, 2).resident(200));
+    fake.put(process(12, 11).used(9, 3).reaped(1, 1).resident(300));
+    fake.put(process(20, 1).used(1000, 1000).resident(1000));
+    let mut tree = fake.tree();
     let first = tree.sample(true);
-    assert_eq!((ticks(&first), first.processes, first.rss_bytes), ((0, 0), 3, 600 * 4096), "time counts from now on");
-    fake.put(Process {
-        pid: 12,
-        parent: 11,
-        user: 19,
-        system: 4,
-        children_user: 1,
-        children_system: 1,
-        resident_pages: 50,
-    });
-    fake.put(Process { pid: 13, parent: 10, user: 30, system: 40, resident_pages: 10, ..Process::default() });
+    // Time counts from now on.
+    assert_eq!((ticks(&first), first.processes, first.rss_bytes), ((0, 0), 3, 600 * 4096));
+    fake.put(process(12, 11).used(19, 4).reaped(1, 1).resident(50));
+    fake.put(process(13, 10).used(30, 40).resident(10));
     let blind = tree.sample(false);
-    assert_eq!((ticks(&blind), blind.processes), ((10, 1), 3), "not looked for");
+    assert_eq!((ticks(&blind), blind.processes), ((10, 1), 3));
     let sampled = tree.sample(true);
     assert_eq!((ticks(&sampled), sampled.processes, sampled.rss_bytes), ((40, 41), 4, 360 * 4096));
     assert_eq!(tree.peak_bytes(), 600 * 4096);
@@ -99,84 +111,74 @@ fn descendants_count_and_strangers_do_not() {
 #[test]
 fn a_child_that_its_parent_reaps_is_counted_once() {
     let fake = Fake::new();
-    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
-    fake.put(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() });
-    let mut tree = ProcessTree::new(fake.folder.path());
-    tree.tick_ns = TICK_NS;
-    fake.remove(11);
-    assert!(tree.add(10, Since::Now));
-    fake.put(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (50, 20));
+    let mut tree = fake.tree();
+    fake.put(process(11, 10).used(50, 20));
+    assert_eq!(sampled(&mut tree), (50, 20));
     // The process works, ends, and is reaped together with a child that was never visible.
     fake.remove(11);
-    fake.put(Process { pid: 10, parent: 1, children_user: 60 + 5, children_system: 25, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (65, 25));
-    assert_eq!(ticks(&tree.sample(true)), (65, 25));
+    fake.put(process(10, 1).reaped(60 + 5, 25));
+    assert_eq!([sampled(&mut tree), sampled(&mut tree)], [(65, 25); 2]);
 }
 
 #[test]
 fn a_child_that_nobody_waits_for_keeps_its_time() {
     let fake = Fake::new();
-    fake.put(Process { pid: 10, parent: 1, user: 3, ..Process::default() });
-    let mut tree = fake.tree(10);
-    fake.put(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() });
-    fake.put(Process { pid: 12, parent: 11, user: 4, system: 4, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (54, 24));
+    fake.put(process(10, 1).used(3, 0));
+    let mut tree = fake.tree();
+    fake.put(process(11, 10).used(50, 20));
+    fake.put(process(12, 11).used(4, 4));
+    assert_eq!(sampled(&mut tree), (54, 24));
     // 11 ends without a wait, 12 goes to init and continues.
     fake.remove(11);
-    fake.put(Process { pid: 12, parent: 1, user: 5, system: 5, ..Process::default() });
+    fake.put(process(12, 1).used(5, 5));
     for _ in 0..4 {
-        assert_eq!(ticks(&tree.sample(true)), (55, 25));
+        assert_eq!(sampled(&mut tree), (55, 25));
     }
     fake.remove(12);
-    fake.put(Process { pid: 10, parent: 1, user: 4, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (56, 25));
+    fake.put(process(10, 1).used(4, 0));
+    assert_eq!(sampled(&mut tree), (56, 25));
     // A later reaped child counts separately: the earlier ones are settled.
-    fake.put(Process { pid: 10, parent: 1, user: 4, children_user: 7, children_system: 7, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (63, 32));
+    fake.put(process(10, 1).used(4, 0).reaped(7, 7));
+    assert_eq!(sampled(&mut tree), (63, 32));
 }
 
 #[test]
 fn a_whole_branch_that_ends_at_once_is_counted_once() {
     let fake = Fake::new();
-    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
-    let mut tree = fake.tree(10);
-    fake.put(Process { pid: 11, parent: 10, user: 10, system: 1, ..Process::default() });
-    fake.put(Process { pid: 12, parent: 11, user: 20, system: 2, ..Process::default() });
-    fake.put(Process { pid: 13, parent: 12, user: 40, system: 4, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (70, 7));
+    let mut tree = fake.tree();
+    fake.put(process(11, 10).used(10, 1));
+    fake.put(process(12, 11).used(20, 2));
+    fake.put(process(13, 12).used(40, 4));
+    assert_eq!(sampled(&mut tree), (70, 7));
     // 12 reaped 13, 11 reaped 12, 10 reaped 11; each ran a little longer before.
     (11..=13).for_each(|pid| fake.remove(pid));
-    fake.put(Process { pid: 10, parent: 1, children_user: 73, children_system: 8, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (73, 8));
-    assert_eq!(ticks(&tree.sample(true)), (73, 8));
+    fake.put(process(10, 1).reaped(73, 8));
+    assert_eq!([sampled(&mut tree), sampled(&mut tree)], [(73, 8); 2]);
 }
 
 #[test]
 fn a_process_that_is_being_reaped_and_a_reused_id_are_told_apart() {
     let fake = Fake::new();
-    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
-    let mut tree = fake.tree(10);
-    fake.put(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (50, 20));
-    fake.put(Process { pid: 10, parent: 1, children_user: 50, children_system: 20, ..Process::default() });
-    fake.put_as(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() }, "x", 'X', 11);
-    assert_eq!(ticks(&tree.sample(true)), (50, 20));
+    let mut tree = fake.tree();
+    fake.put(process(11, 10).used(50, 20));
+    assert_eq!(sampled(&mut tree), (50, 20));
+    fake.put(process(10, 1).reaped(50, 20));
+    fake.put_as(process(11, 10).used(50, 20), "x", 'X', 11);
+    assert_eq!(sampled(&mut tree), (50, 20));
     // Another program's process now has the same id.
-    fake.put_as(Process { pid: 11, parent: 1, user: 900, system: 900, ..Process::default() }, "other", 'R', 999);
-    assert_eq!(ticks(&tree.sample(true)), (50, 20));
+    fake.put_as(process(11, 1).used(900, 900), "other", 'R', 999);
+    assert_eq!(sampled(&mut tree), (50, 20));
 }
 
 #[test]
 fn processes_that_seem_each_other_s_parents_end_no_worse_than_others() {
     let fake = Fake::new();
-    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
-    let mut tree = fake.tree(10);
-    fake.put(Process { pid: 11, parent: 10, user: 5, ..Process::default() });
-    fake.put(Process { pid: 12, parent: 11, user: 7, ..Process::default() });
+    let mut tree = fake.tree();
+    fake.put(process(11, 10).used(5, 0));
+    fake.put(process(12, 11).used(7, 0));
     tree.sample(true);
     // Read between the end of the one and the reuse of its id by the other's child.
-    fake.put(Process { pid: 11, parent: 12, user: 5, ..Process::default() });
+    fake.put(process(11, 12).used(5, 0));
     assert_eq!(ticks(&tree.sample(false)), (12, 0));
     fake.remove(11);
     fake.remove(12);
@@ -231,7 +233,6 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 0..60)
 }
 
-/// The process that a number selects.
 fn select_process(processes: &BTreeMap<u32, Simulated>, number: u8) -> u32 {
     *processes.keys().nth(usize::from(number) % processes.len()).unwrap()
 }
@@ -255,8 +256,7 @@ proptest! {
     fn ended_children_are_counted_once_and_errors_do_not_add_up(events in events()) {
         let fake = Fake::new();
         let folder = fake.folder.path().to_owned();
-        fake.put(Process { pid: 10, parent: 1, ..Process::default() });
-        let mut tree = fake.tree(10);
+        let mut tree = fake.tree();
         tree.clock = Some(Box::new(move |pid| fs::read_to_string(folder.join(format!("{pid}/clock"))).ok()?.parse().ok()));
         let mut processes = BTreeMap::from([(10, Simulated { parent: 1, ..Simulated::default() })]);
         let (mut truth, mut last) = (0, PartySample::default());
@@ -277,8 +277,9 @@ proptest! {
                 },
                 Event::Sample => {
                     for (&pid, p) in &processes {
-                        let ticks = [p.own.user, p.own.system, p.children.user, p.children.system].map(|ns| ns / TICK_NS);
-                        fake.put(Process { pid, parent: p.parent, user: ticks[0], system: ticks[1], children_user: ticks[2], children_system: ticks[3], ..Process::default() });
+                        let [user, system, children_user, children_system] =
+                            [p.own.user, p.own.system, p.children.user, p.children.system].map(|ns| ns / TICK_NS);
+                        fake.put(process(pid, p.parent).used(user, system).reaped(children_user, children_system));
                         fs::write(fake.folder.path().join(format!("{pid}/clock")), p.own.total().to_string()).unwrap();
                     }
                     // Any order except `parents_first` would find children that do not exist yet.
@@ -297,29 +298,28 @@ proptest! {
 #[test]
 fn the_time_of_a_whole_life_replaces_what_was_seen_of_it() {
     let fake = Fake::new();
-    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
-    fake.put(Process { pid: 20, parent: 1, ..Process::default() });
-    let mut tree = fake.tree(10);
+    fake.put(process(20, 1));
+    let mut tree = fake.tree();
     assert!(tree.add(20, Since::Now));
     let ms = Duration::from_millis;
-    fake.put(Process { pid: 10, parent: 1, user: 3, system: 1, children_user: 4, ..Process::default() });
-    fake.put(Process { pid: 20, parent: 1, user: 1, ..Process::default() });
-    assert_eq!(ticks(&tree.sample(true)), (8, 1));
+    fake.put(process(10, 1).used(3, 1).reaped(4, 0));
+    fake.put(process(20, 1).used(1, 0));
+    assert_eq!(sampled(&mut tree), (8, 1));
     // Reported while the process is visible.
     tree.ended(10, ms(90), ms(20));
     fake.remove(10);
-    assert_eq!(ticks(&tree.sample(true)), (10, 2));
+    assert_eq!(sampled(&mut tree), (10, 2));
     // Reported after a sample that did not find the process any more.
     fake.remove(20);
-    assert_eq!(ticks(&tree.sample(true)), (10, 2));
+    assert_eq!(sampled(&mut tree), (10, 2));
     tree.ended(20, ms(50), ms(0));
-    assert_eq!(ticks(&tree.sample(true)), (14, 2));
+    assert_eq!(sampled(&mut tree), (14, 2));
     tree.ended(77, ms(900), ms(900));
     // The id is reused.
-    fake.put_as(Process { pid: 20, parent: 1, user: 7, system: 7, ..Process::default() }, "x", 'S', 999);
+    fake.put_as(process(20, 1).used(7, 7), "x", 'S', 999);
     assert!(tree.add(20, Since::Now));
-    fake.put_as(Process { pid: 20, parent: 1, user: 8, system: 7, ..Process::default() }, "x", 'S', 999);
-    assert_eq!(ticks(&tree.sample(true)), (15, 2));
+    fake.put_as(process(20, 1).used(8, 7), "x", 'S', 999);
+    assert_eq!(sampled(&mut tree), (15, 2));
 }
 
 /// The kernel truncates figures to microseconds, user and kernel time separately.
@@ -328,9 +328,8 @@ const MICRO: f64 = 3e-6;
 /// Loops of the shell that take some ten milliseconds.
 const BURN: &str = "i=0; while [ $i -lt 25000 ]; do i=$((i+1)); done";
 
-/// Starts `program`, which computes, prints a line and waits for the end of its input. Returns, in
-/// seconds, the tree's figures after the line, at the end and after the reaping, and then the
-/// kernel's.
+/// Starts `program`, which computes, prints a line and waits for the end of its input. Returns the
+/// seconds of the tree after the line, at the end and after the reaping, and then the kernel's.
 fn reported_and_true(program: &mut Command) -> [f64; 4] {
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut tree = ProcessTree::new("/proc");
@@ -406,10 +405,10 @@ fn time_of_threads_that_have_ended_is_kept() {
 
 #[test]
 fn without_ids_of_our_own_namespace_there_are_no_clocks() {
-    let fake = Fake::new();
-    assert!(!has_clocks(fake.folder.path()));
-    std::os::unix::fs::symlink("1", fake.folder.path().join("self")).unwrap();
-    assert!(!has_clocks(fake.folder.path()), "process 1 is not us");
+    let folder = tempfile::tempdir().unwrap();
+    assert!(!has_clocks(folder.path()));
+    std::os::unix::fs::symlink("1", folder.path().join("self")).unwrap();
+    assert!(!has_clocks(folder.path()), "process 1 is not this one");
     assert!(has_clocks(Path::new("/proc")));
 }
 

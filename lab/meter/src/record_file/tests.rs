@@ -1,18 +1,20 @@
 use super::*;
 use crate::record::{Edge, PartySample};
-use crate::source::{Provenance, Rail, SourceInfo};
+use crate::sampler::{Sampler, SamplerConfig};
+use crate::source::{Rail, SourceInfo};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 fn header() -> Header {
-    let rails = vec![Rail { name: "package-0".into(), counted: true }];
+    let source = SourceInfo::measured("rapl", vec![Rail::counted("package-0")], 1);
     Header {
         format: FORMAT.into(),
         version: VERSION,
         host: "pi".into(),
         started_unix_ns: 1_700_000_000_000_000_001,
         interval_s: 0.1,
-        sources: vec![SourceInfo { name: "rapl".into(), provenance: Provenance::Measured, rails, min_interval_ms: 1 }],
+        sources: vec![source],
         machine: BTreeMap::new(),
         labels: BTreeMap::from([("rate".to_owned(), "lte".to_owned())]),
     }
@@ -46,14 +48,13 @@ fn a_record_comes_back_as_it_was_written() {
     write(&path, &lines());
     let record = read_record(&path).unwrap();
     assert_eq!(record.header, header());
-    let lines_read: Vec<Line> = [
+    let lines_read = vec![
         Line::Sample(record.samples[0].clone()),
         Line::Mark(record.marks[0].clone()),
         Line::Note(record.notes[0].clone()),
         Line::Sample(record.samples[1].clone()),
         Line::Summary(record.summary.clone().unwrap()),
-    ]
-    .to_vec();
+    ];
     assert_eq!((lines_read, record.incomplete), (lines(), None));
 }
 
@@ -100,19 +101,20 @@ fn a_record_replaces_a_record_and_nothing_else() {
 #[test]
 fn what_is_no_record_is_refused_with_a_reason() {
     let header_line = serde_json::to_string(&Line::Header(header())).unwrap();
-    let refuse = |text: &str| parse_record(text.as_bytes(), "r").unwrap_err().to_string();
-    assert!(refuse("").contains("empty"));
-    assert!(refuse("t,w\n0,1\n").contains("is this a record?"));
-    assert!(refuse(&header_line.replace("tacit-record", "other")).contains("format is \"other\""));
-    assert!(
-        refuse(&header_line.replace("\"version\":1", "\"version\":2"))
-            .contains("version is 2, this program reads version 1")
-    );
-    assert!(refuse(&format!("{header_line}\n{header_line}\n")).contains("line 2: a second header"));
-    assert!(refuse(&format!("{header_line}\nrubbish\n{{}}\n")).contains("r, line 2"));
     let summary = serde_json::to_string(&Line::Summary(Summary::default())).unwrap();
-    assert!(refuse(&format!("{header_line}\n{summary}\n{summary}\n")).contains("goes on after its summary"));
-    assert!(refuse(&format!("{header_line}\n{}", " ".repeat(MAX_LINE + 1))).contains("longer than"));
+    for (text, wanted) in [
+        (String::new(), "empty"),
+        ("t,w\n0,1\n".into(), "is this a record?"),
+        (header_line.replace("tacit-record", "other"), "format is \"other\""),
+        (header_line.replace("\"version\":1", "\"version\":2"), "version is 2, this program reads version 1"),
+        (format!("{header_line}\n{header_line}\n"), "line 2: a second header"),
+        (format!("{header_line}\nrubbish\n{{}}\n"), "r, line 2"),
+        (format!("{header_line}\n{summary}\n{summary}\n"), "goes on after its summary"),
+        (format!("{header_line}\n{}", " ".repeat(MAX_LINE + 1)), "longer than"),
+    ] {
+        let error = parse_record(text.as_bytes(), "r").unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}; {wanted}");
+    }
     assert!(read_record(Path::new("/nonexistent/r.jsonl")).unwrap_err().to_string().contains("/nonexistent"));
     // Readers ignore fields of later versions.
     let extended = header_line.replacen('{', "{\"colour\":[1],", 1);
@@ -130,70 +132,62 @@ proptest! {
     }
 }
 
-fn mount(args: &[&str]) -> bool {
-    std::process::Command::new(args[0]).args(&args[1..]).status().is_ok_and(|s| s.success())
+fn succeeds(command: &[&str]) -> bool {
+    std::process::Command::new(command[0]).args(&command[1..]).status().is_ok_and(|s| s.success())
 }
 
-/// A child that another test is just starting holds these files until its `exec`.
-fn unmount(root: &str) {
-    let is_unmounted = (0..600).any(|_| {
-        let done = mount(&["umount", root]);
-        (!done).then(|| std::thread::sleep(std::time::Duration::from_millis(100)));
-        done
-    });
-    assert!(is_unmounted, "{root} stays mounted");
-}
-
-/// On a separate file system of 64 kB.
-#[test]
-fn on_a_full_disk_the_record_keeps_every_whole_line_and_can_go_on() {
+/// Runs a test on a file system of its own, of a given size: with its path, and with that of a record there.
+fn on_small_disk(size: &str, test: impl FnOnce(&str, &Path) + std::panic::UnwindSafe) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_str().unwrap();
-    if !mount(&["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", root]) {
+    if !succeeds(&["mount", "-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", root]) {
         eprintln!("skipped: a full disk needs root and mount (tmpfs)");
         return;
     }
     let path = folder.path().join("r.jsonl");
-    let result = std::panic::catch_unwind(|| {
-        let mut writer = RecordWriter::create(&path, &header()).unwrap();
+    let result = std::panic::catch_unwind(|| test(root, &path));
+    // A child that another test is just starting holds these files until its `exec`.
+    let is_unmounted = (0..600).any(|_| {
+        let done = succeeds(&["umount", root]);
+        (!done).then(|| std::thread::sleep(Duration::from_millis(100)));
+        done
+    });
+    assert!(is_unmounted, "{root} stays mounted");
+    result.unwrap();
+}
+
+#[test]
+fn on_a_full_disk_the_record_keeps_every_whole_line_and_can_go_on() {
+    on_small_disk("64k", |root, path| {
+        let mut writer = RecordWriter::create(path, &header()).unwrap();
         let note = |i: usize| Line::Note(Note { t: i as f64, text: "x".repeat(1000) });
         let line_count = (0..).find(|&i| writer.append(&note(i)).is_err()).unwrap();
         assert!((40..70).contains(&line_count), "{line_count}");
         let error = writer.append(&note(0)).unwrap_err().to_string();
         assert!(error.contains("r.jsonl"), "{error}");
         assert!(error.contains("space"), "{error}");
-        let record = read_record(&path).unwrap();
+        let record = read_record(path).unwrap();
         assert_eq!(record.notes.len(), line_count);
-        assert_eq!(record.incomplete.as_deref(), Some("the record ended without a summary"), "no torn line");
-        assert!(mount(&["mount", "-o", "remount,size=256k", root]));
+        assert_eq!(record.incomplete.as_deref(), Some("the record ended without a summary"));
+        assert!(succeeds(&["mount", "-o", "remount,size=256k", root]));
         writer.append(&note(7)).unwrap();
         writer.append(&Line::Summary(Summary::default())).unwrap();
-        let record = read_record(&path).unwrap();
+        let record = read_record(path).unwrap();
         assert_eq!((record.notes.len(), record.incomplete), (line_count + 1, None));
     });
-    unmount(root);
-    result.unwrap();
 }
 
 #[test]
 fn a_sampler_on_a_full_disk_goes_on_and_says_so() {
-    use crate::sampler::{Sampler, SamplerConfig};
     let config = |output: &Path| SamplerConfig {
         output: Some(output.to_owned()),
-        interval: std::time::Duration::from_millis(2),
+        interval: Duration::from_millis(2),
         keep_samples: true,
         ..SamplerConfig::default()
     };
-    assert!(Sampler::start(config(Path::new("/dev/full"))).is_err(), "known from the start");
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().to_str().unwrap();
-    if !mount(&["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", root]) {
-        eprintln!("skipped: a full disk needs root and mount (tmpfs)");
-        return;
-    }
-    let path = folder.path().join("r.jsonl");
-    let result = std::panic::catch_unwind(|| {
-        let sampler = Sampler::start(config(&path)).unwrap();
+    assert!(Sampler::start(config(Path::new("/dev/full"))).is_err());
+    on_small_disk("16k", |_, path| {
+        let sampler = Sampler::start(config(path)).unwrap();
         (0..400).for_each(|_| sampler.sample_now());
         let stopped = sampler.stop().unwrap();
         assert!(stopped.lost_lines > 0);
@@ -203,11 +197,9 @@ fn a_sampler_on_a_full_disk_goes_on_and_says_so() {
         let count = stopped.samples.len() as u64 - stopped.lost_lines;
         // The summary is short and may just fit.
         let finished = stopped.finish().is_ok();
-        let record = read_record(&path).unwrap();
+        let record = read_record(path).unwrap();
         assert!(!record.samples.is_empty());
         assert!(record.samples.len() as u64 <= count + 2);
         assert_eq!(record.summary.is_some(), finished);
     });
-    unmount(root);
-    result.unwrap();
 }

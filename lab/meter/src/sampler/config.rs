@@ -23,7 +23,7 @@ pub struct SamplerConfig {
     pub labels: BTreeMap<String, String>,
     /// File of the record; `None` writes none.
     pub output: Option<PathBuf>,
-    /// Whether `Stopped` returns samples and marks (some hundred bytes each).
+    /// Whether `Stopped` returns samples and marks.
     pub keep_samples: bool,
     /// Interfaces whose bytes a model counts, by their name in samples. `None`: all except `lo` and
     /// tunnels, of the parties' own network namespaces if there are any, else of the host.
@@ -51,8 +51,7 @@ impl Default for SamplerConfig {
 /// A sampler that has stopped. [`finish`](Self::finish) completes its record.
 pub struct Stopped {
     /// Gross energy by source, the parties' processor time and peak memory, the duration. Add
-    /// results, net energy ([`subtract_idle`](Self::subtract_idle)) and energy by party before
-    /// `finish`.
+    /// results, net and party energy ([`subtract_idle`](Self::subtract_idle)) before `finish`.
     pub summary: Summary,
     /// All samples, with `keep_samples`.
     pub samples: Vec<Sample>,
@@ -76,8 +75,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Computes net from gross energy for every source with a baseline. Subtracts idle power for
-    /// the time that the source was observed.
+    /// Computes net energy for every source with a baseline, for the time that it was observed.
     pub fn subtract_idle(&mut self, baselines: &BTreeMap<String, Baseline>) {
         for (name, figure) in &mut self.summary.energy {
             if let Some(baseline) = baselines.get(name) {
@@ -98,7 +96,7 @@ impl Stopped {
         baselines.collect()
     }
 
-    /// Divides the energy of the host's primary source among the parties by processor time
+    /// Divides the energy of the host's primary source among the parties
     /// ([`energy::attribute`]). `others_s`: processor seconds of work only for the measurement.
     pub fn attribute(&mut self, primary: &str, others_s: f64) {
         if let Some(host) = self.summary.energy.get(primary) {
@@ -121,5 +119,5 @@ impl Stopped {
 }
 
 /// Standard uncertainty of the processor time of a running party: a thread lags up to a scheduler's
-/// tick, 10 ms at most, at both ends: 10 ms / sqrt(12), twice. Less for an ended party.
+/// tick, 10 ms at most, at both ends: 10 ms / sqrt(12), twice.
 const CPU_SD_S: f64 = 0.0041;

@@ -2,9 +2,9 @@
 //!
 //! Deadlines are absolute (start + n x interval), so the interval does not drift; a missed deadline
 //! is skipped and counted. A source is read no more often than its minimum interval
-//! ([`SourceInfo::min_interval_ms`](crate::source::SourceInfo)); samples between two readings omit
-//! the source. The first, the last and every requested sample read all sources. A phase mark causes
-//! an extra sample, so that phases have exact limits.
+//! ([`SourceInfo::min_interval_ms`](crate::source::SourceInfo)); other samples omit it. The first,
+//! the last and every requested sample read all sources. A phase mark causes an extra sample, so
+//! that phases have exact limits.
 mod config;
 mod power;
 mod thread;
@@ -33,8 +33,7 @@ pub struct Sampler {
     thread: JoinHandle<Stopped>,
 }
 
-/// Sends commands to a running sampler; cloneable and usable from other threads. After the sampler
-/// has stopped, calls have no effect.
+/// Sends commands to a running sampler from any thread; no effect after it has stopped.
 #[derive(Clone)]
 pub struct Handle {
     commands: SyncSender<Command>,
@@ -102,8 +101,7 @@ impl Sampler {
         self.handle.sample_now();
     }
 
-    /// Takes a last sample and ends the thread. The record has no summary yet: complete the
-    /// returned one and call [`Stopped::finish`].
+    /// Takes a last sample and ends the thread. Complete the summary and call [`Stopped::finish`].
     ///
     /// # Errors
     /// [`MeterError::malformed`] if the sampling thread panicked (a fault of a source).
@@ -116,8 +114,7 @@ impl Sampler {
 
 impl Handle {
     /// Measures a process and its descendants as (part of) a party. False if there is no such
-    /// process. The interfaces of a process in its own network namespace are recorded as
-    /// `PARTY:NAME`.
+    /// process. Interfaces of its own network namespace are recorded as `PARTY:NAME`.
     pub fn add_process(&self, party: &str, pid: u32, since: Since) -> bool {
         let (reply, answer) = sync_channel(1);
         self.commands.send(Command::Add { party: party.to_owned(), pid, since, reply }).is_ok()
@@ -130,8 +127,7 @@ impl Handle {
     }
 
     /// As [`mark`](Self::mark), at a time of `CLOCK_MONOTONIC` of this host in nanoseconds. Never
-    /// blocks: marks beyond the write speed or beyond 100,000 are dropped, and the record notes
-    /// that.
+    /// blocks: marks beyond the write speed or beyond 100,000 are dropped and counted.
     pub fn mark_at(&self, party: &str, phase: &str, edge: Edge, figures: BTreeMap<String, f64>, t_ns: u64) {
         let t = self.seconds(t_ns);
         let mark = Mark { t, party: party.to_owned(), phase: phase.to_owned(), edge, figures };
@@ -147,9 +143,8 @@ impl Handle {
         }
     }
 
-    /// Takes a sample and returns after it. Call when a process has ended but is not yet reaped
-    /// ([`wait_sampled`](crate::wait::wait_sampled) does so), so that none of its processor time is
-    /// lost.
+    /// Takes a sample and returns after it: none of the processor time of a process that has ended
+    /// and is not yet reaped is lost ([`wait_sampled`](crate::wait::wait_sampled)).
     pub fn sample_now(&self) {
         let (reply, answer) = sync_channel(1);
         if self.commands.send(Command::SampleNow(reply)).is_ok() {
@@ -157,8 +152,7 @@ impl Handle {
         }
     }
 
-    /// Reports the lifetime use of an added process and of all children that it waited for, as
-    /// `wait4` returned it to the reaping process.
+    /// As [`ProcessTree::ended`](crate::process_tree::ProcessTree::ended).
     pub fn ended(&self, pid: u32, user: Duration, system: Duration) {
         // A stopped sampler needs no report.
         let _ = self.commands.send(Command::Ended { pid, user, system });

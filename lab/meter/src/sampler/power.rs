@@ -16,7 +16,7 @@ pub(super) struct Metered {
     complained: bool,
 }
 
-/// State of a rail.
+/// Readings of a rail.
 #[derive(Clone, Copy, Default)]
 struct Rail {
     /// First and last value with their times, seconds.
@@ -85,23 +85,21 @@ impl Metered {
         ))
     }
 
-    /// Joules of the counted rails, and the observed time in seconds; `None` if no counted rail
-    /// ever gave a value.
+    /// Joules of the counted rails, and the observed seconds; `None` if no counted rail ever gave a
+    /// value.
     pub(super) fn energy(&self) -> Option<(f64, f64)> {
         let spans = self.counted_rails().map(|r| Some(r.last?.0 - r.first?));
         let span = spans.collect::<Option<Vec<f64>>>()?.into_iter().reduce(tacit_floats::smaller)?;
         Some((self.counted_rails().map(|r| r.joules).sum(), span)).filter(|(_, span)| *span > 0.0)
     }
 
-    /// Returns the counted rails.
     fn counted_rails(&self) -> impl Iterator<Item = &Rail> {
         self.rails.iter().zip(&self.source.info().rails).filter(|(_, r)| r.counted).map(|(rail, _)| rail)
     }
 }
 
 impl Rail {
-    /// Adds a value read at time `t`. The trapezoid between its ends bridges a gap of missing
-    /// values, never 0 W.
+    /// Adds a value read at time `t`. The trapezoid between its ends bridges a gap, never 0 W.
     fn take(&mut self, t: f64, value: Value) -> RailSample {
         let w = match (value, self.last) {
             (Value::Watts(w), last) if w.is_finite() => {
@@ -125,12 +123,10 @@ impl Rail {
     }
 }
 
-/// Usage for the sources.
 pub(super) fn usage(t: f64, cpu_s: f64, bytes: u64) -> Usage {
     Usage { elapsed: Duration::from_secs_f64(t.max(0.0)), cpu_s, bytes }
 }
 
-/// Returns the seconds since a time.
 fn seconds_since(started_ns: u64) -> f64 {
     monotonic_ns().saturating_sub(started_ns) as f64 * 1e-9
 }
@@ -159,15 +155,15 @@ mod tests {
         assert_eq!(take(1.0, 500.0), RailSample { w: None, j: 0.0 });
         assert_eq!(take(1.5, 503.0), RailSample { w: Some(6.0), j: 3.0 });
         assert_eq!(take(3.5, 504.0), RailSample { w: Some(0.5), j: 4.0 });
-        assert_eq!(take(4.0, 100.0), RailSample { w: None, j: 4.0 }, "it ran backwards");
+        // It ran backwards.
+        assert_eq!(take(4.0, 100.0), RailSample { w: None, j: 4.0 });
     }
 
     #[test]
     fn a_gap_is_bridged_from_its_begin_to_its_end() {
         let mut rail = Rail::default();
-        for (t, value) in
-            [(0.0, Value::Watts(4.0)), (1.0, Value::Missing), (9.0, Value::Missing), (10.0, Value::Watts(6.0))]
-        {
+        let readings = [Value::Watts(4.0), Value::Missing, Value::Missing, Value::Watts(6.0)];
+        for (t, value) in [0.0, 1.0, 9.0, 10.0].into_iter().zip(readings) {
             rail.take(t, value);
         }
         assert_eq!(rail.joules, 50.0);

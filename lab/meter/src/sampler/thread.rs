@@ -14,8 +14,8 @@ use std::time::Duration;
 use tacit_measure::clock::{monotonic_ns, thread_cpu_s};
 use tacit_measure::usage::{Cgroup, HostReader, NetReader, Roots, busy_s, is_in_other_namespace, link_bytes};
 
-/// Shortest time between two searches for new descendants, except for requested samples and while a
-/// party is new: programs start most of their processes early.
+/// Shortest time between two searches for new descendants, except for requested samples and for new
+/// parties: programs start most of their processes early.
 const DISCOVER_EVERY_S: f64 = 1.0;
 
 /// Most marks and notes of one record: a flood from a program must fill neither memory nor disk.
@@ -41,7 +41,6 @@ struct Party {
     bytes: Option<u64>,
 }
 
-/// The state of the thread.
 pub(super) struct Worker {
     interval_ns: u64,
     roots: Roots,
@@ -138,8 +137,7 @@ impl Worker {
             }
             Command::Mark(mark) => {
                 self.entry_count += 1;
-                // Takes a sample at the begin or end of a phase, unless one is near or marks flood
-                // in.
+                // Takes a sample at the edge of a phase, unless one is near or marks flood in.
                 if self.now() - self.last_t >= (self.interval_ns as f64 * 1e-10).max(1e-3) {
                     self.sample(false);
                 }
@@ -177,8 +175,7 @@ impl Worker {
         added
     }
 
-    /// Takes one sample of everything; a `whole` one also reads sources that are not due and finds
-    /// new processes.
+    /// Takes one sample; a full one also reads sources that are not due and finds new processes.
     fn sample(&mut self, is_full: bool) {
         let mut sample = Sample { t: self.now(), ..Sample::default() };
         // Samples within the clock's resolution would have an empty interval between them.
@@ -229,7 +226,7 @@ impl Worker {
         link_bytes(read.into_iter())
     }
 
-    /// Bytes of the interfaces that the user chose, if any.
+    /// Bytes of the chosen interfaces, if any.
     fn counted_bytes(&self, interfaces: &BTreeMap<String, InterfaceSample>) -> Option<u64> {
         let chosen = self.counted_interfaces.as_ref()?;
         Some(chosen.iter().filter_map(|name| interfaces.get(name)).map(|i| i.rx_bytes.saturating_add(i.tx_bytes)).sum())
@@ -320,7 +317,7 @@ impl Party {
         Self { tree: ProcessTree::new(&roots.proc), pids: Vec::new(), net: None, cgroup: None, last, bytes }
     }
 
-    /// Finds a party's own network namespace and cgroup. A program may enter them (`ip netns exec`,
+    /// Finds a party's own network namespace and cgroup, which a program may enter (`ip netns exec`,
     /// `systemd-run`) some time after its start.
     fn find_own(&mut self, roots: &Roots) {
         if self.net.is_none()
@@ -342,7 +339,6 @@ impl Party {
         self.last
     }
 
-    /// Describes the gaps in the party's figures.
     fn describe_gaps(&mut self, name: &str) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.tree.unwatched() > 0 {

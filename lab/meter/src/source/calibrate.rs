@@ -44,8 +44,7 @@ pub struct Fit {
     pub base_w: Fitted,
     /// Watts per busy core.
     pub w_per_core: Fitted,
-    /// Joules per byte; `None` without traffic, or if its cost is indistinguishable from that of
-    /// its CPU time.
+    /// Joules per byte; `None` without traffic, or if it costs no more than its CPU time.
     pub j_per_byte: Option<Fitted>,
     /// Standard deviation of the steps about the fit, watts.
     pub residual_w: f64,
@@ -155,8 +154,7 @@ pub fn loads(cores: u32) -> Vec<Load> {
     rising_loads.iter().copied().chain(network).chain(rising_loads.iter().rev().copied()).collect()
 }
 
-/// Steps the machine through its loads while reading the source. Calls `progress` with each load
-/// before it begins.
+/// Steps the machine through its loads while reading the source. Calls `progress` with each load.
 ///
 /// # Errors
 /// [`MeterError::Source`] if the source has no value during a step; [`MeterError::io`].
@@ -198,23 +196,24 @@ impl Fit {
     /// [`MeterError::malformed`] if the name is invalid or a coefficient is out of the profile's
     /// ranges.
     pub fn profile(&self, name: &str, sensor: &str) -> Result<DeviceProfile, MeterError> {
-        let base_w = Coefficient { value: self.base_w.value, source: self.cite(&self.base_w, "W", sensor) };
-        let w_per_core = Coefficient { value: self.w_per_core.value, source: self.cite(&self.w_per_core, "W", sensor) };
+        let cited =
+            |number: &Fitted, unit| Coefficient { value: number.value, source: self.cite(number, unit, sensor) };
         let j_per_byte = match &self.j_per_byte {
-            Some(number) => Coefficient {
-                value: number.value,
-                source: format!("{}; loopback traffic, without a network card", self.cite(number, "J", sensor)),
-            },
+            Some(number) => {
+                let Coefficient { value, source } = cited(number, "J");
+                Coefficient { value, source: source + "; loopback traffic, without a network card" }
+            }
             None => Coefficient {
                 value: 0.0,
                 source: format!("tacit lab calibrate with {sensor}: loopback traffic cost nothing beyond its CPU time"),
             },
         };
         let description = format!("calibrated; residual {:.3} W over {} steps", self.residual_w, self.steps);
+        let (base_w, w_per_core) = (cited(&self.base_w, "W"), cited(&self.w_per_core, "W"));
         Ok(DeviceProfile::single(name, &description, base_w, w_per_core, j_per_byte)?)
     }
 
-    /// Describes the origin of a number.
+    /// The origin of a number.
     fn cite(&self, number: &Fitted, unit: &str, sensor: &str) -> String {
         let (steps, error) = (self.steps, number.error);
         format!("tacit lab calibrate with {sensor}, {steps} steps, standard error {error:.2e} {unit}")

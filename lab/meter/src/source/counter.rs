@@ -3,8 +3,7 @@ use std::time::Duration;
 
 /// Most watts of a single rail. A faster counter step is an error of the counter.
 pub(crate) const MAX_WATTS: f64 = 5000.0;
-/// Counters are refreshed at their own intervals, so a step may cover a little more time than
-/// passed between two reads.
+/// Counters have their own intervals: a step may cover more time than passed between two reads.
 const SLACK: Duration = Duration::from_millis(100);
 
 /// A cumulative counter in units of `unit` joules.
@@ -29,19 +28,15 @@ impl Counter {
         self.gap = true;
     }
 
-    /// Takes a new reading, `passed` after the previous one. Returns joules since the first
-    /// reading.
+    /// Takes a new reading, `passed` after the previous one; the joules since the first one.
     ///
     /// # Errors
-    /// The step is impossible: the counter decreased although it could not have wrapped, or the
-    /// step exceeds [`MAX_WATTS`]. Counting continues from the new reading, and the step counts as
-    /// 0 J. After a gap a decrease never counts as a wrap, since the driver was probably reloaded
-    /// and counts from 0.
+    /// The counter decreased although it could not have wrapped, or the step exceeds [`MAX_WATTS`].
+    /// Counting continues from the new reading, and the step counts as 0 J. After a gap a decrease
+    /// never counts as a wrap, since the driver was probably reloaded and counts from 0.
     pub(crate) fn advance(&mut self, raw: u64, passed: Duration) -> Result<f64, String> {
         let gap = std::mem::replace(&mut self.gap, false);
-        let Some(last) = self.last.replace(raw) else {
-            return Ok(self.total);
-        };
+        let Some(last) = self.last.replace(raw) else { return Ok(self.total) };
         let step = match (raw.checked_sub(last), self.range) {
             (Some(step), _) => step,
             (None, Some(range)) if last <= range && !gap => range - last + raw,
@@ -73,35 +68,35 @@ mod tests {
     fn wraps_are_undone() {
         let mut counter = rapl();
         assert_eq!(counter.advance(RANGE - 10_000_000, SECOND), Ok(0.0));
-        assert!((counter.advance(20_000_000, SECOND).expect("a wrap") - 30.0).abs() < 1e-9);
-        assert!((counter.advance(21_000_000, SECOND).expect("a step") - 31.0).abs() < 1e-9);
+        assert!((counter.advance(20_000_000, SECOND).unwrap() - 30.0).abs() < 1e-9);
+        assert!((counter.advance(21_000_000, SECOND).unwrap() - 31.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_step_back_that_is_no_wrap_is_reported_and_not_counted() {
         let mut counter = rapl();
-        counter.advance(200_000_000_000, SECOND).expect("the first reading");
-        assert!(counter.advance(1_000_000, SECOND).expect_err("62 kW").contains("62144 J"));
-        assert!((counter.advance(6_000_000, SECOND).expect("counting goes on") - 5.0).abs() < 1e-9);
+        counter.advance(200_000_000_000, SECOND).unwrap();
+        assert!(counter.advance(1_000_000, SECOND).unwrap_err().contains("62144 J"));
+        assert!((counter.advance(6_000_000, SECOND).unwrap() - 5.0).abs() < 1e-9);
         let mut no_range = Counter::new(1e-6, None);
-        no_range.advance(1000, SECOND).expect("the first reading");
-        assert!(no_range.advance(999, SECOND).expect_err("cannot wrap").contains("went back"));
+        no_range.advance(1000, SECOND).unwrap();
+        assert!(no_range.advance(999, SECOND).unwrap_err().contains("went back"));
     }
 
     #[test]
     fn after_a_gap_a_lower_value_is_a_restart() {
         let mut counter = rapl();
-        counter.advance(RANGE - 1_000_000, SECOND).expect("the first reading");
+        counter.advance(RANGE - 1_000_000, SECOND).unwrap();
         counter.missing();
         assert!(counter.advance(1_000_000, SECOND).is_err());
         counter.missing();
-        assert!((counter.advance(3_000_000, SECOND).expect("a step") - 2.0).abs() < 1e-9);
+        assert!((counter.advance(3_000_000, SECOND).unwrap() - 2.0).abs() < 1e-9);
     }
 
     #[test]
     fn readings_above_the_range_do_not_overflow() {
         let mut counter = Counter::new(1e-6, Some(1000));
-        counter.advance(u64::MAX, SECOND).expect("the first reading");
+        counter.advance(u64::MAX, SECOND).unwrap();
         assert!(counter.advance(0, SECOND).is_err());
         assert!(counter.advance(u64::MAX, SECOND).is_err());
     }
@@ -111,11 +106,11 @@ mod tests {
         fn any_course_is_followed_through_wraps(start in 0..RANGE, steps in prop::collection::vec(0u64..500_000_000, 1..300)) {
             let mut counter = rapl();
             let (mut raw, mut expected) = (start, 0.0);
-            counter.advance(raw, SECOND).expect("the first reading");
+            counter.advance(raw, SECOND).unwrap();
             for step in steps {
                 raw = if raw + step > RANGE { raw + step - RANGE } else { raw + step };
                 expected += step as f64 * 1e-6;
-                let total = counter.advance(raw, SECOND).expect("a possible step");
+                let total = counter.advance(raw, SECOND).unwrap();
                 prop_assert!((total - expected).abs() < 1e-6);
             }
         }

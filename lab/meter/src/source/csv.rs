@@ -7,11 +7,11 @@
 //! ```
 //! Columns in any order: `time_s` (seconds from any origin, not decreasing) and one of `watts` or
 //! `joules` (cumulative). Other columns, empty lines and lines that begin with `#` are ignored.
-//! Commas separate fields and numbers have a decimal point; a file whose header is separated by
-//! semicolons may have decimal commas. Anything else is refused, never guessed.
+//! Commas separate fields and numbers have a decimal point; semicolons may separate fields with
+//! decimal commas. Anything else is refused, never guessed.
 use super::sysfs::shorten;
 use super::trace::{Kind, Trace};
-use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
+use super::{Rail, Source, SourceInfo, Usage, Value};
 use crate::MeterError;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -89,7 +89,6 @@ impl Format {
         Ok(Some((time, value)))
     }
 
-    /// Parses a field of a line.
     fn number(&self, line: &str, field: &str) -> Result<f64, MeterError> {
         let point =
             if self.semicolons && !field.contains('.') { field.replacen(',', ".", 1) } else { field.to_string() };
@@ -103,21 +102,17 @@ impl Format {
 /// Finds a column; `None` without one.
 fn column(header: &str, names: &[String], wanted_name: &str) -> Result<Option<usize>, MeterError> {
     let mut matching = names.iter().enumerate().filter(|(_, name)| *name == wanted_name).map(|(i, _)| i);
-    let first = matching.next();
-    if matching.next().is_some() {
-        Err(wrong_header(header, format!("column {wanted_name} is there twice")))
-    } else {
-        Ok(first)
+    match (matching.next(), matching.next()) {
+        (_, Some(_)) => Err(wrong_header(header, format!("column {wanted_name} is there twice"))),
+        (first, None) => Ok(first),
     }
 }
 
-/// Describes a wrong header.
 fn wrong_header(header: &str, detail: impl std::fmt::Display) -> MeterError {
     let detail = format!("{detail}; expected a header such as time_s,watts, found {:?}", shorten(header));
     MeterError::malformed("CSV header", detail)
 }
 
-/// Describes a wrong line.
 fn wrong_line(line: &str, detail: impl Into<String>) -> MeterError {
     MeterError::malformed(format!("CSV line {:?}", shorten(line)), detail)
 }
@@ -132,7 +127,7 @@ fn content(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered_lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Whether the first line with content looks like a header of this format.
+/// Whether the first line with content looks like a header.
 pub(crate) fn has_header(text: &str) -> bool {
     content(text).next().is_some_and(|(_, line)| line.to_ascii_lowercase().contains("time_s"))
 }
@@ -151,19 +146,17 @@ pub fn parse(text: &str) -> Result<Trace, MeterError> {
             samples.push(vec![value]);
         }
     }
-    Trace::new(vec![meter_rail()], format.kind, times, samples)
+    Trace::new(vec![Rail::counted(RAIL)], format.kind, times, samples)
 }
 
 /// The one rail of an external meter.
-pub(crate) fn meter_rail() -> Rail {
-    Rail { name: "meter".into(), counted: true }
-}
+pub(crate) const RAIL: &str = "meter";
 
 /// A CSV file that another program appends to.
 ///
-/// With a column `watts` each read gives the time-weighted mean of the lines since the previous
-/// read; with a column `joules` it gives the energy since the first line. After ten seconds without
-/// a new line the value is missing.
+/// A column `watts` gives the time-weighted mean of the lines since the previous read, a column
+/// `joules` the energy since the first line. After ten seconds without a new line the value is
+/// missing.
 pub struct GrowingCsv {
     info: SourceInfo,
     path: PathBuf,
@@ -186,12 +179,7 @@ impl GrowingCsv {
         let mut file = BufReader::new(File::open(path).map_err(MeterError::io(path))?);
         let (format, after_header) = header(&mut file, path)?;
         let length = file.get_ref().metadata().map_err(MeterError::io(path))?.len();
-        let info = SourceInfo {
-            name: format!("external:{}", path.display()),
-            provenance: Provenance::Measured,
-            rails: vec![meter_rail()],
-            min_interval_ms: 100,
-        };
+        let info = SourceInfo::measured(format!("external:{}", path.display()), vec![Rail::counted(RAIL)], 100);
         // The newest line is near the end of the file; older lines are of no use.
         let offset = after_header.max(length.saturating_sub(2 * MAX_LINE));
         let mut source = Self { info, path: path.into(), format, offset, last: None, first: None, value: None };
@@ -230,12 +218,10 @@ impl GrowingCsv {
         }
         bytes.truncate(end);
         self.offset += end as u64;
-        // Bytes that are not text make their field invalid. One replacement per byte preserves the
-        // length.
+        // Bytes that are not text make their field invalid; one replacement each keeps the length.
         Ok(bytes.iter().map(|&b| if b.is_ascii() { char::from(b) } else { '?' }).collect())
     }
 
-    /// Reads the lines and returns their combined value.
     fn take(&mut self, text: &str) -> Result<Option<Value>, MeterError> {
         let (mut energy, mut span, mut newest, mut first_error) = (0.0, 0.0, None, None);
         for line in text.lines() {
@@ -272,7 +258,7 @@ impl GrowingCsv {
     }
 }
 
-/// Reads the header and returns the offset after it.
+/// Reads the header; returns it and the offset after it.
 fn header(file: &mut impl BufRead, path: &Path) -> Result<(Format, u64), MeterError> {
     let mut offset = 0;
     loop {

@@ -51,12 +51,11 @@ impl Roots {
     }
 }
 
-/// Finds a program in the folders of `PATH`.
 fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Searches for every source and opens usable ones, in the order of preference.
+/// Searches for every source, in the order of preference, and opens usable ones.
 pub fn detect(roots: &Roots) -> Vec<Detected> {
     let mut detected: Vec<Detected> = roots
         .external
@@ -69,8 +68,7 @@ pub fn detect(roots: &Roots) -> Vec<Detected> {
     let no_rails = rails.is_none();
     detected.extend(rails);
     if let Some(program) = &roots.tegrastats {
-        // tegrastats reads the same chips at a cost, so it starts only if they cannot be read
-        // directly.
+        // tegrastats reads the same chips at a higher cost.
         detected.push(if no_rails { tegrastats(program, roots) } else { same_rails(program) });
     }
     detected.push(rapl::detect(&roots.tree));

@@ -28,30 +28,24 @@ pub enum Outcome {
 }
 
 impl Detected {
+    fn new(name: &str, place: &str, outcome: Outcome) -> Self {
+        Self { name: name.into(), place: place.into(), notes: Vec::new(), outcome }
+    }
+
     pub(crate) fn usable(place: &str, source: Box<dyn Source>) -> Self {
-        Self {
-            name: source.info().name.clone(),
-            place: place.into(),
-            notes: Vec::new(),
-            outcome: Outcome::Usable(source),
-        }
+        Self::new(&source.info().name.clone(), place, Outcome::Usable(source))
     }
 
     /// Usable if a first reading succeeds; counters start to count here.
     pub(crate) fn probe(place: &str, mut source: Box<dyn Source>) -> Self {
         match source.read(&Usage::default()) {
             Ok(_) => Self::usable(place, source),
-            Err(error) => Self::from_error(&source.info().name.clone(), place, error),
+            Err(error) => Self::from_error(&source.info().name, place, error),
         }
     }
 
     pub(crate) fn unusable(name: &str, place: &str, reason: String, remedy: String) -> Self {
-        Self {
-            name: name.into(),
-            place: place.into(),
-            notes: Vec::new(),
-            outcome: Outcome::Unusable { reason, remedy },
-        }
+        Self::new(name, place, Outcome::Unusable { reason, remedy })
     }
 
     pub(crate) fn from_error(name: &str, place: &str, error: MeterError) -> Self {
@@ -73,7 +67,7 @@ impl Detected {
         }
     }
 
-    /// Whether the source can be used.
+    /// Whether it can be used.
     pub fn is_usable(&self) -> bool {
         matches!(self.outcome, Outcome::Usable(_))
     }

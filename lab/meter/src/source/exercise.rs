@@ -77,17 +77,18 @@ impl ThisMachine {
 
     fn network(&mut self) -> Result<(), MeterError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(loopback_error)?;
-        let sender = TcpStream::connect(listener.local_addr().map_err(loopback_error)?).map_err(loopback_error)?;
-        let (receiver, _) = listener.accept().map_err(loopback_error)?;
+        let address = listener.local_addr().map_err(loopback_error)?;
+        let mut sender = TcpStream::connect(address).map_err(loopback_error)?;
+        let (mut receiver, _) = listener.accept().map_err(loopback_error)?;
         let (stop, sent, received) = (self.stop.clone(), self.bytes.clone(), self.bytes.clone());
         self.threads.push(std::thread::spawn(move || {
-            let (mut sender, block) = (sender, [0x5a; 64 << 10]);
+            let block = [0x5a; 64 << 10];
             while !stop.load(Ordering::Relaxed) && sender.write_all(&block).is_ok() {
                 sent.fetch_add(block.len() as u64, Ordering::Relaxed);
             }
         }));
         self.threads.push(std::thread::spawn(move || {
-            let (mut receiver, mut block) = (receiver, [0; 64 << 10]);
+            let mut block = [0; 64 << 10];
             while let Ok(read @ 1..) = receiver.read(&mut block) {
                 received.fetch_add(read as u64, Ordering::Relaxed);
             }
@@ -96,7 +97,6 @@ impl ThisMachine {
     }
 }
 
-/// Describes an error of the loopback connection.
 fn loopback_error(error: std::io::Error) -> MeterError {
     MeterError::io("127.0.0.1")(error)
 }
@@ -141,7 +141,7 @@ impl Drop for ThisMachine {
     }
 }
 
-/// Power of a source's counted rails over some time.
+/// Readings of a source's counted rails.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     /// Mean watts of each interval.
@@ -152,8 +152,7 @@ pub(crate) struct Watched {
     pub(crate) error: Option<String>,
 }
 
-/// Reads a source `count` times at an interval. Skips intervals in which a counted rail has no
-/// value.
+/// Reads a source `count` times; skips intervals in which a counted rail has no value.
 ///
 /// # Errors
 /// [`MeterError::io`] if processor times cannot be read; errors of the source are in the result.

@@ -3,14 +3,14 @@
 //! The answer is an object with a member `watts` or `joules` (cumulative). For other answers the URL ends in
 //! `#UNIT=POINTER`: `UNIT` is `watts`, `joules`, `wh` or `kwh`, `POINTER` a JSON pointer (RFC 6901), for
 //! example `http://plug/rpc/Switch.GetStatus?id=0#watts=/apower`. Numbers may be given as strings.
-use super::csv::meter_rail;
+use super::csv::RAIL;
 use super::poll::{Polled, Reader};
 use super::sysfs::shorten;
-use super::{Provenance, Source, SourceInfo, Value};
+use super::{Rail, Source, SourceInfo, Value};
 use crate::MeterError;
 use std::time::Duration;
 
-/// Longest answer.
+/// Longest answer, in bytes.
 const MAX_BODY: u64 = 64 << 10;
 const TIMEOUT: Duration = Duration::from_secs(2);
 const INTERVAL_MS: u32 = 1000;
@@ -47,12 +47,11 @@ impl Field {
     }
 }
 
-/// Describes a wrong field.
 fn wrong_field(text: &str, detail: impl Into<String>) -> MeterError {
     MeterError::malformed(format!("#{}", shorten(text)), detail)
 }
 
-/// Reads the number of an answer: watts, or joules since the meter began. Without `field`, member
+/// Reads the number of an answer: watts, or joules since the meter began; without `field`, member
 /// `watts` or `joules`.
 ///
 /// # Errors
@@ -79,16 +78,13 @@ pub fn parse_body(body: &str, field: Option<&Field>) -> Result<Value, MeterError
     Ok(if cumulative { Value::Joules(number) } else { Value::Watts(number) })
 }
 
-/// Describes a wrong answer.
 fn wrong_answer(body: &str, detail: impl Into<String>) -> MeterError {
     MeterError::malformed(format!("answer {:?}", shorten(body)), detail)
 }
 
 /// Makes a meter's cumulative energy start at 0 here, and refuses decreases.
 fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<Value, MeterError> {
-    let Value::Joules(now) = value else {
-        return Ok(value);
-    };
+    let Value::Joules(now) = value else { return Ok(value) };
     let start = first.get_or_insert(now);
     let joules = now - *start;
     if joules < *last {
@@ -109,9 +105,10 @@ fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<
 pub fn open(address: &str) -> Result<Box<dyn Source>, MeterError> {
     let name = format!("external:{address}");
     let (url, field) = match address.split_once('#') {
-        Some((url, field)) => (url.to_string(), Some(Field::parse(field)?)),
-        None => (address.to_string(), None),
+        Some((url, field)) => (url, Some(Field::parse(field)?)),
+        None => (address, None),
     };
+    let url = url.to_owned();
     if !url.starts_with("http://") {
         return Err(failure(&name, "only plain http:// addresses are polled, in a network that you trust"));
     }
@@ -120,8 +117,7 @@ pub fn open(address: &str) -> Result<Box<dyn Source>, MeterError> {
     let (mut first, mut last) = (None, 0.0);
     let reading = ask(&agent, &url, field.as_ref()).map_err(|reason| failure(&name, reason))?;
     let value = since_start(reading, &mut first, &mut last)?;
-    let info =
-        SourceInfo { name, provenance: Provenance::Measured, rails: vec![meter_rail()], min_interval_ms: INTERVAL_MS };
+    let info = SourceInfo::measured(name, vec![Rail::counted(RAIL)], INTERVAL_MS);
     let reader: Reader = Box::new(move || {
         let reading = ask(&agent, &url, field.as_ref()).map_err(|reason| MeterError::malformed("polling", reason))?;
         Ok(vec![since_start(reading, &mut first, &mut last)?])
@@ -129,14 +125,12 @@ pub fn open(address: &str) -> Result<Box<dyn Source>, MeterError> {
     Ok(Box::new(Polled::start(info, REMEDY, vec![value], reader)))
 }
 
-/// Asks a meter for its value.
 fn ask(agent: &ureq::Agent, url: &str, field: Option<&Field>) -> Result<Value, String> {
     let mut answer = agent.get(url).call().map_err(|e| e.to_string())?;
     let body = answer.body_mut().with_config().limit(MAX_BODY).read_to_string().map_err(|e| e.to_string())?;
     parse_body(&body, field).map_err(|e| e.to_string())
 }
 
-/// Describes a meter that cannot be used.
 fn failure(name: &str, reason: impl Into<String>) -> MeterError {
     MeterError::Source { name: name.into(), reason: reason.into(), remedy: REMEDY.into() }
 }

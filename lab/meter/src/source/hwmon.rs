@@ -2,15 +2,14 @@
 //! `hwmon/sysfs-interface.rst`).
 //!
 //! Each channel number uses the first available of these: `energy*_input` (microjoules),
-//! `power*_input`, `power*_average` (microwatts), or `in*_input` times `curr*_input` of the same
-//! number (millivolts, milliamperes). Names come from the label files. All INA3221 chips together
-//! are one source, since a Jetson's rails are spread over several of them; every other chip is a
-//! separate source. Counted rails: [`super::rails`].
+//! `power*_input`, `power*_average` (microwatts), or `in*_input` times `curr*_input` (millivolts,
+//! milliamperes). Names come from the label files. All INA3221 chips together are one source, since
+//! a Jetson's rails are spread over several of them. Counted rails: [`super::rails`].
 use super::counter::Counter;
 use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource, explain};
 use super::tree::Tree;
-use super::{Provenance, SourceInfo, rails};
+use super::{SourceInfo, rails};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -86,8 +85,7 @@ pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Chips {
 
 fn usable(tree: &Arc<dyn Tree>, name: String, place: &str, channels: Vec<Channel>, min_interval_ms: u32) -> Detected {
     let (names, readings): (Vec<String>, Vec<Reading>) = channels.into_iter().map(|c| (c.name, c.reading)).unzip();
-    let rails = rails::count(names);
-    let info = SourceInfo { name, provenance: Provenance::Measured, rails, min_interval_ms };
+    let info = SourceInfo::measured(name, rails::count(names), min_interval_ms);
     Detected::probe(place, Box::new(SysfsSource::new(info, tree.clone(), readings, explain)))
 }
 
@@ -113,10 +111,8 @@ fn channels(tree: &dyn Tree, folder: &str, chip: &str) -> Vec<Channel> {
     }
     for end in ["_average", "_input"] {
         for n in numbers(&files, "power", end) {
-            best.insert(
-                n,
-                (Reading::Power { path: format!("{folder}/power{n}{end}"), per_watt: 1e6 }, ["power", "in"]),
-            );
+            let path = format!("{folder}/power{n}{end}");
+            best.insert(n, (Reading::Power { path, per_watt: 1e6 }, ["power", "in"]));
         }
     }
     for n in numbers(&files, "energy", "_input") {
@@ -132,7 +128,7 @@ fn channels(tree: &dyn Tree, folder: &str, chip: &str) -> Vec<Channel> {
     named_readings.collect()
 }
 
-/// Returns the channel numbers of the files with a stem and an end.
+/// The channel numbers of the files with a stem and an end.
 fn numbers(files: &[String], stem: &str, end: &str) -> Vec<u32> {
     files.iter().filter_map(|f| f.strip_prefix(stem)?.strip_suffix(end)?.parse().ok()).collect()
 }

@@ -4,7 +4,7 @@
 use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource, explain};
 use super::tree::Tree;
-use super::{Provenance, SourceInfo, rails};
+use super::{SourceInfo, rails};
 use std::sync::Arc;
 
 const FOLDER: &str = "/sys/bus/i2c/drivers/ina3221x";
@@ -23,10 +23,8 @@ pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Option<Detected> {
             for channel in 0..3 {
                 let path = format!("{folder}/in_power{channel}_input");
                 let name = tree.read(&format!("{folder}/rail_name_{channel}")).unwrap_or_default();
-                if name.is_empty()
-                    || name == "NC"
-                    || tree.read(&path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
-                {
+                let is_absent = || tree.read(&path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
+                if name.is_empty() || name == "NC" || is_absent() {
                     continue;
                 }
                 names.push(name);
@@ -37,11 +35,6 @@ pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Option<Detected> {
     if names.is_empty() {
         return None;
     }
-    let info = SourceInfo {
-        name: "ina3221".into(),
-        provenance: Provenance::Measured,
-        rails: rails::count(names),
-        min_interval_ms: MIN_INTERVAL_MS,
-    };
+    let info = SourceInfo::measured("ina3221", rails::count(names), MIN_INTERVAL_MS);
     Some(Detected::probe(FOLDER, Box::new(SysfsSource::new(info, tree.clone(), readings, explain))))
 }

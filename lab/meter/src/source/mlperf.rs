@@ -60,7 +60,7 @@ impl EnergyTrace {
         window.iter().map(|&uj| f64::from(uj)).sum::<f64>() * 1e-6
     }
 
-    /// Returns the sample at a time.
+    /// The sample at a time.
     fn index(&self, t: f64) -> usize {
         // The cast saturates.
         ((t * self.rate_hz).round() as usize).min(self.samples())
@@ -78,11 +78,10 @@ impl EnergyTrace {
             vec![sum]
         }));
         let times = (0..joules.len()).map(|i| i as f64 / self.rate_hz).collect();
-        Trace::new(vec![Rail { name: "board".into(), counted: true }], Kind::Joules, times, joules)
+        Trace::new(vec![Rail::counted("board")], Kind::Joules, times, joules)
     }
 }
 
-/// Describes an invalid trace.
 fn malformed(detail: impl Into<String>) -> MeterError {
     MeterError::malformed("mlperf energy trace", detail)
 }

@@ -1,7 +1,6 @@
 //! Power sources behind one trait, with detection and a self-test.
 //!
-//! [`detect`] searches for all of them, [`open`] opens one by name. Each source takes the place of
-//! its files as a parameter, see [`Roots`].
+//! [`detect`] searches for all of them, [`open`] opens one by name.
 pub mod calibrate;
 mod counter;
 pub mod csv;
@@ -50,6 +49,22 @@ pub enum Provenance {
     Modelled,
 }
 
+impl Rail {
+    /// A rail that counts.
+    #[must_use]
+    pub fn counted(name: impl Into<String>) -> Self {
+        Self { name: name.into(), counted: true }
+    }
+}
+
+impl SourceInfo {
+    /// A source that measures.
+    #[must_use]
+    pub fn measured(name: impl Into<String>, rails: Vec<Rail>, min_interval_ms: u32) -> Self {
+        Self { name: name.into(), provenance: Provenance::Measured, rails, min_interval_ms }
+    }
+}
+
 impl Provenance {
     /// The name in records: `measured`, `attributed`, `modelled`.
     #[must_use]
@@ -67,8 +82,8 @@ impl Provenance {
 pub struct Rail {
     /// The rail's own name: `package-0`, `VDD_IN`.
     pub name: String,
-    /// Whether the rail counts towards the host's total. A rail that is part of another counted
-    /// rail does not.
+    /// Whether the rail counts towards the host's total, of which it is no part that counts
+    /// already.
     pub counted: bool,
 }
 
@@ -96,8 +111,7 @@ pub enum Value {
     Missing,
 }
 
-/// Resource use of the host and the measured programs since the sampler started; the model computes
-/// joules from it.
+/// Resource use of the host since the sampler started; the model computes joules from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Time since the sampler started.

@@ -16,7 +16,7 @@ pub struct Model {
 impl Model {
     /// The coefficients of `mode` of `profile`; the source's name is `model:PROFILE/MODE`.
     pub fn new(profile: &DeviceProfile, mode: &Mode) -> Self {
-        let rails = ["base", "cpu", "network"].map(|name| Rail { name: name.into(), counted: true });
+        let rails = ["base", "cpu", "network"].map(Rail::counted);
         let info = SourceInfo {
             name: format!("model:{}/{}", profile.name(), mode.name),
             provenance: Provenance::Modelled,

@@ -1,7 +1,7 @@
 //! NVIDIA graphics cards by NVML, loaded at run time. It measures only the cards, not the host.
 use super::counter::Counter;
 use super::detected::Detected;
-use super::{Provenance, Rail, Source, SourceInfo, Usage, Value};
+use super::{Rail, Source, SourceInfo, Usage, Value};
 use crate::MeterError;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
@@ -35,11 +35,10 @@ impl Cards {
         let mut rails = Vec::new();
         for index in 0..count {
             let name = nvml.device_by_index(index).and_then(|card| card.name()).map_err(|e| failure(&e))?;
-            rails.push(Rail { name: format!("gpu{index} {name}"), counted: true });
+            rails.push(Rail::counted(format!("gpu{index} {name}")));
         }
-        let info =
-            SourceInfo { name: NAME.into(), provenance: Provenance::Measured, rails, min_interval_ms: MIN_INTERVAL_MS };
-        // Millijoules.
+        let info = SourceInfo::measured(NAME, rails, MIN_INTERVAL_MS);
+        // In millijoules.
         let counters = vec![Counter::new(1e-3, None); info.rails.len()];
         let mut cards = Self { info, nvml, counters, last: None };
         cards.read(&Usage::default())?;

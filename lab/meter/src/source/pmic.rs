@@ -1,11 +1,11 @@
 //! The Raspberry Pi 5's power management chip, read by `vcgencmd pmic_read_adc`.
 //!
-//! The chip reports volts and amperes of the rails after the board's converters. Their sum lacks
-//! the converters' losses and the devices on USB and the pins; the input (`EXT5V_V`) has no current
-//! reading. Use the chip for comparisons, and an external meter for absolute figures.
+//! The chip reports volts and amperes of the rails after the board's converters: their sum lacks the
+//! converters' losses and the devices on USB and the pins. Use it for comparisons, and an external
+//! meter for absolute figures.
 use super::poll::{Polled, Reader};
 use super::sysfs::shorten;
-use super::{Provenance, Rail, Source, SourceInfo, Value};
+use super::{Rail, Source, SourceInfo, Value};
 use crate::MeterError;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,9 +23,7 @@ const REMEDY: &str = "only a Raspberry Pi 5 has this sensor; try `vcgencmd pmic_
 pub fn parse(text: &str) -> Result<Vec<(String, f64)>, MeterError> {
     let mut rails: BTreeMap<&str, [Option<f64>; 2]> = BTreeMap::new();
     for line in text.lines() {
-        let Some((name, number)) = line.split_once('=') else {
-            continue;
-        };
+        let Some((name, number)) = line.split_once('=') else { continue };
         let name = name.split_whitespace().next().unwrap_or_default();
         let (rail, quantity, unit) = match (name.strip_suffix("_V"), name.strip_suffix("_A")) {
             (Some(rail), _) => (rail, 0, 'V'),
@@ -58,20 +56,15 @@ fn ask(program: &Path) -> Result<Vec<(String, f64)>, MeterError> {
 /// [`MeterError`] if the program does not run or reports no rails.
 pub fn open(program: &Path) -> Result<Box<dyn Source>, MeterError> {
     let first = ask(program)?;
-    let rails: Vec<Rail> = first.iter().map(|(name, _)| Rail { name: name.clone(), counted: true }).collect();
-    let info = SourceInfo {
-        name: NAME.into(),
-        provenance: Provenance::Measured,
-        rails: rails.clone(),
-        min_interval_ms: INTERVAL_MS,
-    };
+    let rails: Vec<Rail> = first.iter().map(|(name, _)| Rail::counted(name)).collect();
+    let info = SourceInfo::measured(NAME, rails.clone(), INTERVAL_MS);
     let now = values(&first, &rails);
     let program = program.to_path_buf();
     let reader: Reader = Box::new(move || Ok(values(&ask(&program)?, &rails)));
     Ok(Box::new(Polled::start(info, REMEDY, now, reader)))
 }
 
-/// Returns the found values in the order of the rails.
+/// The found values in the order of the rails.
 fn values(readings: &[(String, f64)], rails: &[Rail]) -> Vec<Value> {
     let values = rails.iter().map(|rail| {
         let of_rail = readings.iter().find(|(name, _)| *name == rail.name);

@@ -27,14 +27,13 @@ const TOTALS: [fn(&str) -> bool; 3] = [
 
 /// Marks the counted rails.
 pub(crate) fn count(names: impl IntoIterator<Item = String>) -> Vec<Rail> {
-    let mut rails: Vec<Rail> = names.into_iter().map(|name| Rail { name, counted: true }).collect();
+    let mut rails: Vec<Rail> = names.into_iter().map(Rail::counted).collect();
     if let Some(class) = TOTALS.into_iter().find(|class| rails.iter().any(|rail| class(&rail.name.to_uppercase()))) {
         rails.iter_mut().for_each(|rail| rail.counted = class(&rail.name.to_uppercase()));
     }
     rails
 }
 
-/// Returns whether a name is the stem and digits.
 fn is_numbered(name: &str, stem: &str) -> bool {
     name.strip_prefix(stem).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -51,11 +50,15 @@ mod tests {
 
     #[test]
     fn an_input_rail_counts_alone() {
-        assert_eq!(counted(&["VDD_SYS_GPU", "VDD_IN", "VDD_SYS_CPU"]), ["VDD_IN"]);
-        assert_eq!(counted(&["POM_5V_IN", "POM_5V_GPU", "POM_5V_CPU"]), ["POM_5V_IN"]);
-        assert_eq!(counted(&["VDD_IN", "VDD_MUX", "VDD_5V0_IO_SYS"]), ["VDD_MUX"]);
-        assert_eq!(counted(&["vin", "vout1", "pout1"]), ["vin"]);
-        assert_eq!(counted(&["Ecore000", "Esocket0", "Esocket1"]), ["Esocket0", "Esocket1"]);
+        for (names, wanted) in [
+            (&["VDD_SYS_GPU", "VDD_IN", "VDD_SYS_CPU"][..], &["VDD_IN"][..]),
+            (&["POM_5V_IN", "POM_5V_GPU", "POM_5V_CPU"], &["POM_5V_IN"]),
+            (&["VDD_IN", "VDD_MUX", "VDD_5V0_IO_SYS"], &["VDD_MUX"]),
+            (&["vin", "vout1", "pout1"], &["vin"]),
+            (&["Ecore000", "Esocket0", "Esocket1"], &["Esocket0", "Esocket1"]),
+        ] {
+            assert_eq!(counted(names), wanted);
+        }
     }
 
     #[test]

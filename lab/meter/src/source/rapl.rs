@@ -11,7 +11,7 @@ use super::counter::Counter;
 use super::detected::Detected;
 use super::sysfs::{Reading, SysfsSource};
 use super::tree::Tree;
-use super::{Provenance, Rail, SourceInfo};
+use super::{Rail, SourceInfo};
 use std::io;
 use std::sync::Arc;
 
@@ -74,13 +74,12 @@ pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Detected {
         let reason = format!("no zone of package, dram or platform in {FOLDER}");
         return Detected::unusable(NAME, FOLDER, reason, "use another source".into());
     }
-    let info =
-        SourceInfo { name: NAME.into(), provenance: Provenance::Measured, rails, min_interval_ms: MIN_INTERVAL_MS };
+    let info = SourceInfo::measured(NAME, rails, MIN_INTERVAL_MS);
     Detected::probe(FOLDER, Box::new(SysfsSource::new(info, tree.clone(), readings, explain)))
         .note("sees processor and memory only, not the board or the power supply")
 }
 
-/// All zones of `intel-rapl`, and those of `intel-rapl-mmio` whose package has no other zone.
+/// All zones of `intel-rapl`, and those of `intel-rapl-mmio` if there is no package among them.
 fn zones(tree: &dyn Tree) -> Vec<Zone> {
     let mut ids: Vec<String> = tree.list(FOLDER).unwrap_or_default();
     // Numeric order; hexadecimal ids last.
@@ -93,7 +92,6 @@ fn zones(tree: &dyn Tree) -> Vec<Zone> {
     zones
 }
 
-/// Reads the zones whose ids have a prefix.
 fn zones_with_prefix(tree: &dyn Tree, ids: &[String], prefix: &str) -> Vec<Zone> {
     let of_kind = ids.iter().filter(|id| id.strip_prefix(prefix).is_some_and(|suffix| suffix.starts_with(':')));
     let zones = of_kind.filter_map(|id| {
@@ -105,10 +103,8 @@ fn zones_with_prefix(tree: &dyn Tree, ids: &[String], prefix: &str) -> Vec<Zone>
 
 fn explain(error: &io::Error, path: &str) -> (String, String) {
     if error.kind() == io::ErrorKind::PermissionDenied {
-        return (
-            format!("{path} may be read by root only (the kernel's answer to the PLATYPUS attack)"),
-            PERMISSION.into(),
-        );
+        let reason = format!("{path} may be read by root only (the kernel's answer to the PLATYPUS attack)");
+        return (reason, PERMISSION.into());
     }
     super::sysfs::explain(error, path)
 }

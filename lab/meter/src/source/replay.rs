@@ -10,7 +10,7 @@ use std::path::Path;
 const MAX_FILE: u64 = 64 << 20;
 
 /// Reads a file by its content: an `mlperf_tiny` energy trace (first byte 0xF1), a CSV file (header
-/// `time_s,watts` or `time_s,joules`), otherwise a tegrastats log. Its lines without a time are
+/// `time_s,watts` or `time_s,joules`), otherwise a tegrastats log, whose lines without a time are
 /// `interval_s` apart.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn parse(bytes: &[u8], interval_s: f64) -> Result<Trace, MeterError> {
 }
 
 /// Replays a trace: at the sampler's time `t` it returns the joules of the trace's first `t`
-/// seconds. No sensor measures the present work, so the joules count as modelled for any trace.
+/// seconds. They count as modelled: no sensor measures the present work.
 pub struct Replay {
     info: SourceInfo,
     trace: Trace,
@@ -47,11 +47,9 @@ pub struct Replay {
 impl Replay {
     /// A source named `name`.
     pub fn new(name: impl Into<String>, trace: Trace) -> Self {
-        let rails = trace.rails().to_vec();
-        Self {
-            info: SourceInfo { name: name.into(), provenance: Provenance::Modelled, rails, min_interval_ms: 1 },
-            trace,
-        }
+        let (name, rails) = (name.into(), trace.rails().to_vec());
+        let info = SourceInfo { name, provenance: Provenance::Modelled, rails, min_interval_ms: 1 };
+        Self { info, trace }
     }
 }
 

@@ -2,6 +2,7 @@
 use super::exercise::{Exercise, Load, Watched, watch};
 use super::{Source, SourceInfo};
 use crate::MeterError;
+use crate::energy::smallest_difference;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -44,14 +45,12 @@ pub struct SelfTestReport {
     pub idle: Level,
     /// Level with all cores busy.
     pub load: Level,
-    /// Smallest difference between two readings, watts: the sensor's resolution if it is coarse. A
-    /// reading is uncertain by about 0.29 of it even if it does not vary.
+    /// Smallest difference between two readings, watts: the sensor's resolution if it is coarse.
     pub resolution_w: f64,
 }
 
 impl SelfTestReport {
-    /// Whether the resolution is more than a twentieth of the idle power, so that it limits the
-    /// results.
+    /// Whether the resolution is more than a twentieth of the idle power.
     pub fn is_coarse(&self) -> bool {
         self.resolution_w > self.idle.mean_w.abs() / 20.0
     }
@@ -62,16 +61,6 @@ fn level(watts: &[f64]) -> Level {
     let mean_w = watts.iter().sum::<f64>() / n.max(1) as f64;
     let squares: f64 = watts.iter().map(|w| (w - mean_w).powi(2)).sum();
     Level { mean_w, sd_w: (squares / n.saturating_sub(1).max(1) as f64).sqrt(), n }
-}
-
-/// Smallest difference between two different values; 0 without one. Rounding differences do not
-/// count.
-fn resolution(watts: &[f64]) -> f64 {
-    let mut sorted = watts.to_vec();
-    sorted.sort_by(tacit_floats::rising);
-    let threshold = sorted.last().map_or(0.0, |max| max.abs() * 1e-9);
-    let steps = sorted.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > threshold);
-    steps.reduce(tacit_floats::smaller).unwrap_or(0.0)
 }
 
 /// Reads the source with the machine at rest and with all cores busy.
@@ -95,7 +84,7 @@ pub fn self_test(
     let cores = machine.cores();
     let busy = stretch(source, machine, &plan, cores);
     machine.load(Load::default())?;
-    judge(source.info(), cores, [&idle, &busy?], plan.readings)
+    judge(source.info(), cores, &idle, &busy?, plan.readings)
 }
 
 /// Reads the source while this many cores are busy.
@@ -113,7 +102,8 @@ fn stretch(
 fn judge(
     info: &SourceInfo,
     cores: u32,
-    [idle, busy]: [&Watched; 2],
+    idle: &Watched,
+    busy: &Watched,
     readings: u32,
 ) -> Result<SelfTestReport, MeterError> {
     let enough = (readings as usize).div_ceil(2).max(2);
@@ -123,9 +113,9 @@ fn judge(
         let reason = format!("only {sample_count} of {} readings had a value{reason}", 2 * readings);
         return Err(refusal(info, reason, "look after the sensor"));
     }
-    let all_watts: Vec<f64> = idle.watts.iter().chain(&busy.watts).copied().collect();
-    let report =
-        SelfTestReport { idle: level(&idle.watts), load: level(&busy.watts), resolution_w: resolution(&all_watts) };
+    let all_watts = [&idle.watts[..], &busy.watts].concat();
+    let resolution_w = smallest_difference(all_watts);
+    let report = SelfTestReport { idle: level(&idle.watts), load: level(&busy.watts), resolution_w };
     let connected = "check that it measures this machine's supply and is not frozen; another source may do";
     if report.resolution_w == 0.0 {
         let reason = format!("it stands still at {:.3} W, at rest and with all cores busy", report.idle.mean_w);
@@ -149,12 +139,10 @@ fn judge(
     Ok(report)
 }
 
-/// Describes a source that fails the test.
 fn refusal(info: &SourceInfo, reason: String, remedy: &str) -> MeterError {
     MeterError::Source { name: info.name.clone(), reason, remedy: remedy.into() }
 }
 
-/// Returns the variance of a level's mean.
 fn mean_variance(level: &Level) -> f64 {
     level.sd_w.powi(2) / level.n as f64
 }

@@ -21,7 +21,6 @@ pub(crate) enum Reading {
 /// Explains an I/O error to the user: cause and remedy.
 pub(crate) type Explain = fn(&io::Error, path: &str) -> (String, String);
 
-/// Files that every sample reads.
 pub(crate) struct SysfsSource {
     info: SourceInfo,
     tree: Arc<dyn Tree>,
@@ -44,7 +43,7 @@ impl SysfsSource {
         Self { info, tree, readings, explain, last: None }
     }
 
-    /// Time since the last read: by the sampler's clock, or by this one's if the caller has none.
+    /// Time since the last read: by the sampler's clock, or by this one's.
     fn time_since_read(&mut self, usage: &Usage) -> Duration {
         let now = (Instant::now(), usage.elapsed);
         let last = self.last.replace(now).unwrap_or(now);
@@ -71,10 +70,10 @@ impl Reading {
             Self::Product { volt, curr } => number::<i64>(tree, volt)? as f64 * number::<i64>(tree, curr)? as f64 / 1e6,
             Self::Energy { path, counter } => {
                 return match number(tree, path) {
-                    Ok(raw) => match counter.advance(raw, passed) {
-                        Ok(joules) => Ok(Value::Joules(joules)),
-                        Err(problem) => Err(Fault::Wrong(format!("{path}: {problem}"))),
-                    },
+                    Ok(raw) => counter
+                        .advance(raw, passed)
+                        .map(Value::Joules)
+                        .map_err(|problem| Fault::Wrong(format!("{path}: {problem}"))),
                     Err(fault) => {
                         counter.missing();
                         Err(fault)
@@ -95,8 +94,7 @@ impl Source for SysfsSource {
     }
 
     /// A rail that cannot be read is `Missing`. Invalid content on a counted rail is an error, so
-    /// that the record notes it and the total does not silently omit it; the other rails continue
-    /// with the next read.
+    /// that the total does not silently omit it; the other rails continue with the next read.
     fn read(&mut self, usage: &Usage) -> Result<Vec<Value>, MeterError> {
         let passed = self.time_since_read(usage);
         let (mut values, mut invalid, mut unread) = (Vec::with_capacity(self.readings.len()), None, None);

@@ -6,7 +6,7 @@
 //! the rest of the line is ignored. The present value counts, not the average since the start of
 //! tegrastats.
 use super::trace::{Kind, Trace};
-use super::{Provenance, Source, SourceInfo, Usage, Value, rails};
+use super::{Rail, Source, SourceInfo, Usage, Value, rails};
 use crate::MeterError;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -41,7 +41,7 @@ fn watts(word: &str) -> Option<f64> {
     Some(f64::from(milliwatts(current)?) / 1e3)
 }
 
-/// Parses `920` or `5542mW`.
+/// Milliwatts, `920` or `5542mW`.
 fn milliwatts(text: &str) -> Option<u32> {
     text.strip_suffix("mW").unwrap_or(text).parse::<u32>().ok()
 }
@@ -132,18 +132,13 @@ impl Tegrastats {
             let latest = latest.clone();
             std::thread::spawn(move || follow(output, &latest));
         }
-        let info = SourceInfo {
-            name: NAME.into(),
-            provenance: Provenance::Measured,
-            rails: Vec::new(),
-            min_interval_ms: interval_ms,
-        };
+        let info = SourceInfo::measured(NAME, Vec::new(), interval_ms);
         let mut source = Self { info, child, latest, stale: interval * 3 + Duration::from_secs(2) };
         source.info.rails = source.first_rails(interval + Duration::from_secs(4))?;
         Ok(source)
     }
 
-    fn first_rails(&self, patience: Duration) -> Result<Vec<super::Rail>, MeterError> {
+    fn first_rails(&self, patience: Duration) -> Result<Vec<Rail>, MeterError> {
         let guard = lock(&self.latest);
         let waited = self.latest.1.wait_timeout_while(guard, patience, |latest| latest.at.is_none() && !latest.ended);
         let (latest, _) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -84,7 +84,6 @@ impl Trace {
     }
 }
 
-/// Describes an invalid trace.
 fn malformed(detail: impl Into<String>) -> MeterError {
     MeterError::malformed("power trace", detail)
 }

@@ -117,16 +117,15 @@ mod tests {
 
     #[test]
     fn disk_and_memory_agree() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::create_dir_all(folder.path().join("sys/a")).expect("a folder");
-        std::fs::write(folder.path().join("sys/a/power1_input"), "1200\n").expect("a file");
-        let disk = Disk::new(folder.path());
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("sys/a")).unwrap();
+        std::fs::write(folder.path().join("sys/a/power1_input"), "1200\n").unwrap();
         let memory = MemoryTree::new([("/sys/a/power1_input", "1200\n")]);
-        for tree in [&disk as &dyn Tree, &memory] {
-            assert_eq!(tree.read("/sys/a/power1_input").expect("a file"), "1200");
-            assert_eq!(tree.list("/sys").expect("a folder"), ["a"]);
-            assert_eq!(tree.read("/sys/none").expect_err("no such file").kind(), io::ErrorKind::NotFound);
-            assert_eq!(tree.list("/none").expect_err("no such folder").kind(), io::ErrorKind::NotFound);
+        for tree in [&Disk::new(folder.path()) as &dyn Tree, &memory] {
+            assert_eq!(tree.read("/sys/a/power1_input").unwrap(), "1200");
+            assert_eq!(tree.list("/sys").unwrap(), ["a"]);
+            assert_eq!(tree.read("/sys/none").unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert_eq!(tree.list("/none").unwrap_err().kind(), io::ErrorKind::NotFound);
         }
     }
 

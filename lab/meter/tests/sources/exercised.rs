@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tacit_measure::device::DeviceProfile;
 use tacit_meter::source::calibrate::{Plan, Step, fit, loads, measure};
-use tacit_meter::source::{Exercise, Load, MemoryTree, SelfTest, Source, ThisMachine, Usage, open, self_test};
+use tacit_meter::source::{
+    Exercise, Load, MemoryTree, SelfTest, SelfTestReport, Source, ThisMachine, Usage, open, self_test,
+};
 use tacit_meter::{MeterError, source::Roots};
 
 type Sensor = Box<dyn FnMut(&MemoryTree, Usage, Load)>;
@@ -18,6 +20,12 @@ struct Machine {
     /// Cores that other programs keep busy.
     restless: f64,
     sensor: Sensor,
+}
+
+impl Machine {
+    fn new(tree: Arc<MemoryTree>, sensor: impl FnMut(&MemoryTree, Usage, Load) + 'static) -> Self {
+        Self { tree, usage: Usage::default(), load: Load::default(), restless: 0.0, sensor: Box::new(sensor) }
+    }
 }
 
 impl Exercise for Machine {
@@ -47,18 +55,35 @@ impl Exercise for Machine {
 const POWER: &str = "/sys/class/hwmon/hwmon0/power1_input";
 const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
 
-/// A hwmon sensor and the simulated machine that it measures.
-fn hwmon(sensor: impl FnMut(&MemoryTree, Usage, Load) + 'static) -> (Box<dyn Source>, Machine) {
-    let (tree, roots) = tree([("/sys/class/hwmon/hwmon0/name", "ina226"), (POWER, "3000000")]);
-    let source = usable(&roots, "hwmon:ina226");
-    (source, Machine { tree, usage: Usage::default(), load: Load::default(), restless: 0.0, sensor: Box::new(sensor) })
+/// A source and the simulated machine that it measures.
+struct Bench {
+    source: Box<dyn Source>,
+    machine: Machine,
 }
 
-fn rapl(sensor: impl FnMut(&MemoryTree, Usage, Load) + 'static) -> (Box<dyn Source>, Machine) {
-    let files = [("/sys/class/powercap/intel-rapl:0/name", "package-0"), (ENERGY, "1000")];
-    let (tree, roots) = tree(files);
-    let source = usable(&roots, "rapl");
-    (source, Machine { tree, usage: Usage::default(), load: Load::default(), restless: 0.0, sensor: Box::new(sensor) })
+impl Bench {
+    fn test(&mut self) -> Result<SelfTestReport, MeterError> {
+        self_test(&mut *self.source, &mut self.machine, &SelfTest::default())
+    }
+}
+
+fn hwmon(sensor: impl FnMut(&MemoryTree, Usage, Load) + 'static) -> Bench {
+    let (tree, roots) = tree([("/sys/class/hwmon/hwmon0/name", "ina226"), (POWER, "3000000")]);
+    Bench { source: usable(&roots, "hwmon:ina226"), machine: Machine::new(tree, sensor) }
+}
+
+fn rapl(sensor: impl FnMut(&MemoryTree, Usage, Load) + 'static) -> Bench {
+    let (tree, roots) = tree([("/sys/class/powercap/intel-rapl:0/name", "package-0"), (ENERGY, "1000")]);
+    Bench { source: usable(&roots, "rapl"), machine: Machine::new(tree, sensor) }
+}
+
+/// Alternates between two values.
+fn alternating(values: [u64; 2]) -> impl FnMut() -> u64 {
+    let mut odd = false;
+    move || {
+        odd = !odd;
+        values[usize::from(odd)]
+    }
 }
 
 fn watts(load: Load) -> f64 {
@@ -67,69 +92,60 @@ fn watts(load: Load) -> f64 {
 
 #[test]
 fn a_source_that_follows_the_load_passes() {
-    let mut odd = false;
-    let (mut source, mut machine) = hwmon(move |tree, _, load| {
-        odd = !odd;
-        tree.write(POWER, (watts(load) * 1e6) as u64 + if odd { 20_000 } else { 0 });
-    });
-    let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("it moves");
+    let mut noise = alternating([0, 20_000]);
+    let mut bench = hwmon(move |tree, _, load| tree.write(POWER, (watts(load) * 1e6) as u64 + noise()));
+    let report = bench.test().unwrap();
     assert!((report.idle.mean_w - 3.01).abs() < 1e-6, "{report:?}");
     assert!((report.load.mean_w - 7.41).abs() < 1e-6, "{report:?}");
     assert_eq!((report.idle.n, report.load.n), (10, 10));
     assert!((report.resolution_w - 0.02).abs() < 1e-6);
     assert!(!report.is_coarse());
-    assert_eq!(machine.load, Load::default(), "the load ends with the test");
-    assert!(machine.usage.elapsed < Duration::from_secs(6));
+    assert_eq!(bench.machine.load, Load::default());
+    assert!(bench.machine.usage.elapsed < Duration::from_secs(6));
 }
 
 #[test]
 fn a_counter_that_follows_the_load_passes() {
-    let (mut source, mut machine) = rapl(|tree, usage, _| {
+    let mut bench = rapl(|tree, usage, _| {
         tree.write(ENERGY, ((3.0 * usage.elapsed.as_secs_f64() + 1.1 * usage.cpu_s) * 1e6) as u64);
     });
-    let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("it moves");
+    let report = bench.test().unwrap();
     assert!((report.load.mean_w - report.idle.mean_w - 4.4).abs() < 1e-3, "{report:?}");
-}
-
-fn refusal(pair: (Box<dyn Source>, Machine)) -> String {
-    let (mut source, mut machine) = pair;
-    message(self_test(&mut *source, &mut machine, &SelfTest::default()))
 }
 
 #[test]
 fn a_source_that_does_not_move_is_refused() {
-    assert!(refusal(hwmon(|_, _, _| {})).contains("stands still at 3.000 W"));
-    assert!(refusal(rapl(|_, _, _| {})).contains("stands still at 0.000 W"));
+    // A counter that runs, but not faster under load, a sensor with noise, and one that falls.
     let flat =
         |tree: &MemoryTree, usage: Usage, _: Load| tree.write(ENERGY, (usage.elapsed.as_secs_f64() * 5e6) as u64);
-    assert!(refusal(rapl(flat)).contains("5.000 W"), "a counter that runs, but not faster under load");
-    let mut flip = false;
-    let noise = move |tree: &MemoryTree, _: Usage, _: Load| {
-        flip = !flip;
-        tree.write(POWER, if flip { 4_000_000 } else { 2_000_000 });
-    };
-    assert!(refusal(hwmon(noise)).contains("does not rise"));
+    let mut power = alternating([2_000_000, 4_000_000]);
+    let noise = move |tree: &MemoryTree, _: Usage, _: Load| tree.write(POWER, power());
     let falls = |tree: &MemoryTree, _: Usage, load: Load| tree.write(POWER, 9_000_000 - 1_000_000 * load.cores);
-    assert!(refusal(hwmon(falls)).contains("does not rise"));
+    for (mut bench, wanted) in [
+        (hwmon(|_, _, _| {}), "stands still at 3.000 W"),
+        (rapl(|_, _, _| {}), "stands still at 0.000 W"),
+        (rapl(flat), "5.000 W"),
+        (hwmon(noise), "does not rise"),
+        (hwmon(falls), "does not rise"),
+    ] {
+        let text = message(bench.test());
+        assert!(text.contains(wanted), "{text}");
+    }
 }
 
 #[test]
 fn a_machine_that_was_not_at_rest_is_told() {
-    let (mut source, mut machine) = hwmon(|tree, _, _| tree.write(POWER, 7_000_000));
-    machine.restless = 3.0;
-    let mut odd = false;
-    machine.sensor = Box::new(move |tree, _, _| {
-        odd = !odd;
-        tree.write(POWER, if odd { 7_000_000 } else { 6_900_000 });
-    });
-    let text = message(self_test(&mut *source, &mut machine, &SelfTest::default()));
+    let mut power = alternating([6_900_000, 7_000_000]);
+    let mut bench = hwmon(move |tree, _, _| tree.write(POWER, power()));
+    bench.machine.restless = 3.0;
+    let text = message(bench.test());
     assert!(text.contains("75 % busy at rest"), "{text}");
 }
 
 #[test]
 fn a_source_that_vanishes_is_refused_with_its_error() {
     let vanish = |tree: &MemoryTree, _: Usage, _: Load| tree.remove(POWER);
-    let text = refusal(hwmon(vanish));
+    let text = message(hwmon(vanish).test());
     assert!(text.contains("0 of 20 readings"), "{text}");
     assert!(text.contains("device is gone"), "{text}");
 }
@@ -138,55 +154,52 @@ fn a_source_that_vanishes_is_refused_with_its_error() {
 fn a_sensor_of_one_watt_resolution_is_marked_coarse() {
     let write_whole_watts =
         |tree: &MemoryTree, _: Usage, load: Load| tree.write(POWER, watts(load).round() as u64 * 1_000_000);
-    let (mut source, mut machine) = hwmon(write_whole_watts);
-    let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("3 W to 7 W");
+    let report = hwmon(write_whole_watts).test().unwrap();
     assert!((report.resolution_w - 4.0).abs() < 1e-9 || (report.resolution_w - 1.0).abs() < 1e-9);
     assert!(report.is_coarse());
     // A rise below the sensor's resolution: 3.0 to 3.4 W, both read as 3.
     let small = |tree: &MemoryTree, _: Usage, load: Load| {
         tree.write(POWER, (3.0 + 0.1 * f64::from(load.cores)).round() as u64 * 1_000_000);
     };
-    assert!(refusal(hwmon(small)).contains("stands still"));
+    assert!(message(hwmon(small).test()).contains("stands still"));
 }
 
 #[test]
 fn this_machine_works_and_rests() {
-    let mut machine = ThisMachine::new().expect("a machine with /proc");
-    machine.load(Load { cores: 1, network: true }).expect("a load");
-    let before = machine.usage().expect("usage");
+    let mut machine = ThisMachine::new().unwrap();
+    machine.load(Load { cores: 1, network: true }).unwrap();
+    let before = machine.usage().unwrap();
     let works = |now: Usage| now.elapsed > before.elapsed && now.cpu_s > before.cpu_s && now.bytes > before.bytes;
     for _ in 0..1000 {
         machine.wait(Duration::from_millis(30));
-        if works(machine.usage().expect("usage")) {
+        if works(machine.usage().unwrap()) {
             break;
         }
     }
-    let after = machine.usage().expect("usage");
+    let after = machine.usage().unwrap();
     assert!(works(after), "processor time passed and bytes went over the loopback: {before:?} {after:?}");
-    machine.load(Load::default()).expect("rest");
-    let bytes_at_rest = machine.usage().expect("usage").bytes;
+    machine.load(Load::default()).unwrap();
+    let bytes_at_rest = machine.usage().unwrap().bytes;
     machine.wait(Duration::from_millis(50));
-    assert_eq!(machine.usage().expect("usage").bytes, bytes_at_rest);
+    assert_eq!(machine.usage().unwrap().bytes, bytes_at_rest);
 }
 
 #[test]
 fn calibrating_the_model_finds_its_own_coefficients() {
-    let mut model = open("model:raspberry-pi-4b", &Roots::system()).expect("a model");
-    let tree = Arc::new(MemoryTree::default());
-    let mut machine =
-        Machine { tree, usage: Usage::default(), load: Load::default(), restless: 0.0, sensor: Box::new(|_, _, _| {}) };
+    let mut model = open("model:raspberry-pi-4b", &Roots::system()).unwrap();
+    let mut machine = Machine::new(Arc::default(), |_, _, _| {});
     let plan = Plan { step: Duration::from_secs(2), settle: Duration::from_millis(100) };
     let mut count = 0;
-    let steps = measure(&mut *model, &mut machine, &plan, |_| count += 1).expect("steps");
+    let steps = measure(&mut *model, &mut machine, &plan, |_| count += 1).unwrap();
     assert_eq!((steps.len(), count), (12, 12));
-    let fit = fit(&steps).expect("a fit");
+    let fit = fit(&steps).unwrap();
     assert!((fit.base_w.value - 2.7).abs() < 1e-6, "{fit:?}");
     assert!((fit.w_per_core.value - 0.925).abs() < 1e-6, "{fit:?}");
-    assert!((fit.j_per_byte.expect("traffic").value - 1e-8).abs() < 1e-12, "{fit:?}");
-    let profile = fit.profile("my-board", "hwmon:ina226").expect("a profile");
-    let text = profile.to_toml().expect("TOML");
+    assert!((fit.j_per_byte.unwrap().value - 1e-8).abs() < 1e-12, "{fit:?}");
+    let profile = fit.profile("my-board", "hwmon:ina226").unwrap();
+    let text = profile.to_toml().unwrap();
     assert!(text.contains("tacit lab calibrate with hwmon:ina226, 12 steps"), "{text}");
-    assert_eq!(DeviceProfile::parse(&text).expect("it reads back"), profile);
+    assert_eq!(DeviceProfile::parse(&text).unwrap(), profile);
     assert!(fit.profile("My Board", "x").is_err());
 }
 
@@ -205,15 +218,19 @@ fn step(watts: f64, cores: f64, bytes_per_s: f64) -> Step {
 
 #[test]
 fn fits_that_mean_nothing_are_refused() {
-    assert!(message(fit(&[])).contains("too few"));
-    assert!(message(fit(&[step(1.0, 1.0, 0.0); 9])).contains("too few"), "always the same load");
-    assert!(message(fit(&[step(f64::NAN, 1.0, 0.0); 9])).contains("finite"));
     let falling: Vec<Step> = (0..5).map(|i| step(9.0 - f64::from(i), f64::from(i), 0.0)).collect();
-    assert!(message(fit(&falling)).contains("does not rise"));
+    for (steps, wanted) in [
+        (&[][..], "too few"),
+        (&[step(1.0, 1.0, 0.0); 9], "too few"),
+        (&[step(f64::NAN, 1.0, 0.0); 9], "finite"),
+        (&falling, "does not rise"),
+    ] {
+        assert!(message(fit(steps)).contains(wanted), "{steps:?}");
+    }
     // Traffic with a negative coefficient is left out, together with its steps.
     let mut steps: Vec<Step> = (0..5).map(|i| step(2.0 + f64::from(i), f64::from(i), 0.0)).collect();
     steps.extend([step(1.0, 1.0, 1e9); 2]);
-    let fit = fit(&steps).expect("a fit");
+    let fit = fit(&steps).unwrap();
     assert_eq!((fit.j_per_byte, fit.steps), (None, 5));
     assert!((fit.base_w.value - 2.0).abs() < 1e-9);
     assert!((fit.w_per_core.value - 1.0).abs() < 1e-9);
@@ -232,7 +249,7 @@ proptest! {
             let bytes = if load.network { 2.5e9 } else { 0.0 };
             step(base + core * cores + byte * bytes + size * noise, cores, bytes)
         }).collect();
-        let fit = fit(&steps).expect("a fit");
+        let fit = fit(&steps).unwrap();
         let near = |fitted: tacit_meter::source::calibrate::Fitted, truth: f64, scale: f64| {
             (fitted.value - truth).abs() <= 5.0 * fitted.error + 2.0 * size * scale + 1e-9 * truth.max(scale)
         };

@@ -2,6 +2,7 @@
 use crate::{close, message, refusal, total, tree, usage_at};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tacit_measure::device::DeviceProfile;
@@ -12,10 +13,10 @@ use tacit_meter::source::{Model, Provenance, Roots, Source, Usage, Value, detect
 
 #[test]
 fn csv_headers_and_rows() {
-    let format = Format::parse("\u{feff}Volts, Time_s ,\"watts\"").expect("a header");
+    let format = Format::parse("\u{feff}Volts, Time_s ,\"watts\"").unwrap();
     assert_eq!(format.kind(), Kind::Watts);
-    assert_eq!(format.row("5.1,2.5,3.25").expect("a row"), Some((2.5, 3.25)));
-    assert_eq!((format.row("# hello").expect("a comment"), format.row(" ").expect("nothing")), (None, None));
+    assert_eq!(format.row("5.1,2.5,3.25").unwrap(), Some((2.5, 3.25)));
+    assert_eq!((format.row("# hello").unwrap(), format.row(" ").unwrap()), (None, None));
     for line in ["1,2", "1,2,3,4", "1,x,3", "1,2,nan", "1,2,inf", "1,2,", "1,2,1e7", "1,1e13,3", "1,2,-1e300"] {
         assert!(format.row(line).is_err(), "{line:?}");
     }
@@ -23,72 +24,77 @@ fn csv_headers_and_rows() {
         assert!(message(Format::parse(text)).contains("time_s,watts"), "{text:?}");
     }
 }
-
 #[test]
 fn decimal_commas_are_read_where_clear_and_refused_where_not() {
-    let semicolons = Format::parse("time_s;watts").expect("a header");
-    assert_eq!(semicolons.row("0,5;3,25").expect("a row"), Some((0.5, 3.25)));
-    assert_eq!(semicolons.row("0.5;3.25").expect("a row"), Some((0.5, 3.25)));
-    assert!(semicolons.row("0,5;1.234,5").is_err(), "thousands are never guessed");
+    let semicolons = Format::parse("time_s;watts").unwrap();
+    assert_eq!(semicolons.row("0,5;3,25").unwrap(), Some((0.5, 3.25)));
+    assert_eq!(semicolons.row("0.5;3.25").unwrap(), Some((0.5, 3.25)));
+    assert!(semicolons.row("0,5;1.234,5").is_err());
     assert!(semicolons.row("0,5;1,234,5").is_err());
-    let commas = Format::parse("time_s,watts").expect("a header");
+    let commas = Format::parse("time_s,watts").unwrap();
     assert!(message(commas.row("0,5,3,25")).contains("decimal commas"));
     assert!(commas.row("0;3").is_err());
 }
 
 #[test]
 fn csv_traces() {
-    let trace = parse("# meter 7\ntime_s,joules\n10,5\n\n11,7.5\n13,8\n").expect("a trace");
+    let trace = parse("# meter 7\ntime_s,joules\n10,5\n\n11,7.5\n13,8\n").unwrap();
     assert!(close(trace.duration_s(), 3.0));
-    assert!(close(trace.joules_at(2.0).expect("inside")[0], 2.75));
+    assert!(close(trace.joules_at(2.0).unwrap()[0], 2.75));
     assert!(message(parse("time_s,watts\n0,1\nx,2\n")).contains("line 3"));
     assert!(parse("time_s,joules\n0,5\n1,4\n").is_err());
     assert!(parse("").is_err());
 }
 
-fn append(path: &std::path::Path, text: &str) {
-    let mut file = std::fs::OpenOptions::new().append(true).open(path).expect("the file");
-    file.write_all(text.as_bytes()).expect("written");
+/// A folder with a file for readings, which does not exist yet.
+fn meter_file() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meter.csv");
+    (folder, path)
+}
+
+fn append(path: &Path, text: &str) {
+    let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
 }
 
 #[test]
 fn a_growing_csv_file_is_followed() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("meter.csv");
+    let (_folder, path) = meter_file();
     assert!(GrowingCsv::open(&path).is_err());
-    std::fs::write(&path, "time_s,watts\n").expect("a file");
+    std::fs::write(&path, "time_s,watts\n").unwrap();
     let mut roots = tree([]).1;
     roots.external = vec![path.display().to_string()];
-    let first = detect(&roots).into_iter().next().expect("the external meter comes first");
+    let first = detect(&roots).into_iter().next().unwrap();
     assert_eq!(first.name, format!("external:{}", path.display()));
-    let mut source = first.into_source().expect("usable");
+    let mut source = first.into_source().unwrap();
     let mut read = || source.read(&usage_at(0.0));
-    assert_eq!(read().expect("nothing yet"), [Value::Missing]);
+    assert_eq!(read().unwrap(), [Value::Missing]);
     append(&path, "0,2\n1,4\n2,6");
-    assert_eq!(read().expect("two lines"), [Value::Watts(3.0)], "the third has no end yet");
+    // The third line has no end yet.
+    assert_eq!(read().unwrap(), [Value::Watts(3.0)]);
     append(&path, "\n4,6\n");
-    assert_eq!(read().expect("two more"), [Value::Watts((5.0 + 12.0) / 3.0)], "weighted by time");
-    assert_eq!(read().expect("nothing new"), [Value::Watts(17.0 / 3.0)], "held");
+    assert_eq!(read().unwrap(), [Value::Watts((5.0 + 12.0) / 3.0)], "weighted by time");
+    assert_eq!(read().unwrap(), [Value::Watts(17.0 / 3.0)], "held");
     append(&path, "5,abc\n6,8\n");
     assert!(message(read()).contains("abc"));
     append(&path, "3,1\n");
     assert!(message(read()).contains("goes back"));
     append(&path, "4,3\n");
-    assert_eq!(read().expect("it goes on"), [Value::Watts(2.0)]);
-    std::fs::write(&path, "time_s;joules\n").expect("written anew");
+    assert_eq!(read().unwrap(), [Value::Watts(2.0)]);
+    std::fs::write(&path, "time_s;joules\n").unwrap();
     append(&path, "0;5\n1;7,5\n");
-    assert_eq!(read().expect("another format"), [Value::Joules(2.5)]);
+    assert_eq!(read().unwrap(), [Value::Joules(2.5)]);
 }
 
 #[test]
 fn a_long_csv_file_is_read_from_its_end_and_a_line_without_end_refused() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("meter.csv");
+    let (_folder, path) = meter_file();
     let lines: String = (0..100_000).map(|i| format!("{i},{}\n", i * 2)).collect();
-    std::fs::write(&path, format!("time_s,joules\n{lines}")).expect("a file");
-    let mut source = GrowingCsv::open(&path).expect("a long file");
+    std::fs::write(&path, format!("time_s,joules\n{lines}")).unwrap();
+    let mut source = GrowingCsv::open(&path).unwrap();
     let started = total(&mut source, &usage_at(0.0));
-    assert!(started < 3000.0, "only the end was read, not 199998 J");
+    assert!(started < 3000.0, "only the end was read");
     append(&path, "100000,200010\n");
     assert!(close(total(&mut source, &usage_at(1.0)) - started, 12.0));
     append(&path, &"7".repeat(1_200_000));
@@ -97,10 +103,20 @@ fn a_long_csv_file_is_read_from_its_end_and_a_line_without_end_refused() {
 
 #[test]
 fn http_bodies() {
-    let body = |text: &str| parse_body(text, None);
-    assert_eq!(body("{\"watts\": 3.5}").expect("a number"), Value::Watts(3.5));
-    assert_eq!(body("{\"watts\": 3, \"joules\": \"12.5\"}").expect("energy first"), Value::Joules(12.5));
-    for source in [
+    let parse = |text: &str, field: &str| {
+        let field = (!field.is_empty()).then(|| Field::parse(field).unwrap());
+        parse_body(text, field.as_ref())
+    };
+    for (text, field, wanted) in [
+        ("{\"watts\": 3.5}", "", Value::Watts(3.5)),
+        // Energy goes first.
+        ("{\"watts\": 3, \"joules\": \"12.5\"}", "", Value::Joules(12.5)),
+        ("{\"id\":0,\"apower\":8.9}", "watts=/apower", Value::Watts(8.9)),
+        ("{\"StatusSNS\":{\"ENERGY\":{\"Total\":2}}}", "kwh=/StatusSNS/ENERGY/Total", Value::Joules(7.2e6)),
+    ] {
+        assert_eq!(parse(text, field).unwrap(), wanted);
+    }
+    for text in [
         "",
         "3",
         "[]",
@@ -111,37 +127,27 @@ fn http_bodies() {
         "{\"watts\": \"nan\"}",
         &"[".repeat(9999),
     ] {
-        assert!(body(source).is_err(), "{source:?}");
+        assert!(parse(text, "").is_err(), "{text:?}");
     }
-    let shelly = Field::parse("watts=/apower").expect("a field");
-    assert_eq!(parse_body("{\"id\":0,\"apower\":8.9}", Some(&shelly)).expect("a number"), Value::Watts(8.9));
-    let tasmota = Field::parse("kwh=/StatusSNS/ENERGY/Total").expect("a field");
-    assert_eq!(
-        parse_body("{\"StatusSNS\":{\"ENERGY\":{\"Total\":2}}}", Some(&tasmota)).expect("energy"),
-        Value::Joules(7.2e6)
-    );
-    for source in ["", "watts", "volts=/a", "watts=a"] {
-        assert!(Field::parse(source).is_err(), "{source:?}");
+    for field in ["", "watts", "volts=/a", "watts=a"] {
+        assert!(Field::parse(field).is_err(), "{field:?}");
     }
 }
 
 /// Answers every request with the newest text; an empty text closes the connection without an answer.
 /// `FALLING` in it becomes a number that is smaller each time.
 fn server(text: Arc<Mutex<String>>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for (stream, number) in listener.incoming().zip(0..) {
             let Ok(mut stream) = stream else { return };
             let mut request = [0; 1024];
             let _ = stream.read(&mut request);
-            let body = text.lock().expect("a text").replace("FALLING", &(900 - number).to_string());
+            let body = text.lock().unwrap().replace("FALLING", &(900 - number).to_string());
             if !body.is_empty() {
-                let _ = write!(
-                    stream,
-                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                    body.len()
-                );
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+                let _ = stream.write_all((head + &body).as_bytes());
             }
         }
     });
@@ -161,10 +167,10 @@ fn until(source: &mut dyn Source, fits: impl Fn(&Result<Vec<Value>, tacit_meter:
 fn a_meter_over_http_is_polled() {
     let text = Arc::new(Mutex::new("{\"total\": 1000.0}".to_string()));
     let url = format!("external:{}#wh=/total", server(text.clone()));
-    let mut source = open(&url, &Roots::system()).expect("an answer");
+    let mut source = open(&url, &Roots::system()).unwrap();
     assert_eq!(source.info().name, url);
-    assert_eq!(source.read(&usage_at(0.0)).expect("the first"), [Value::Joules(0.0)]);
-    let set_text = |new: &str| *text.lock().expect("a text") = new.into();
+    assert_eq!(source.read(&usage_at(0.0)).unwrap(), [Value::Joules(0.0)]);
+    let set_text = |new: &str| *text.lock().unwrap() = new.into();
     set_text("{\"total\": 1000.5}");
     until(&mut *source, |r| matches!(r.as_deref(), Ok([Value::Joules(j)]) if close(*j, 1800.0)));
     set_text("{\"total\": FALLING}");
@@ -194,7 +200,7 @@ const PMIC: &str = "  3V7_WL_SW_A current(0)=0.08490060A\n   3V3_SYS_A current(1
 
 #[test]
 fn the_pmic_of_a_raspberry_pi_5() {
-    let rails = pmic::parse(PMIC).expect("rails");
+    let rails = pmic::parse(PMIC).unwrap();
     assert_eq!(rails.len(), 3, "the input and the battery have no current: {rails:?}");
     let sum: f64 = rails.iter().map(|(_, w)| w).sum();
     assert!(close(sum, 0.0849006 * 3.7 + 0.5 * 3.3 + 2.0 * 0.75));
@@ -207,13 +213,13 @@ fn the_pmic_of_a_raspberry_pi_5() {
 
 #[test]
 fn the_model_is_its_formula() {
-    let profile = DeviceProfile::load("raspberry-pi-4b").expect("a profile");
-    let mode = profile.mode(None).expect("a mode");
+    let profile = DeviceProfile::load("raspberry-pi-4b").unwrap();
+    let mode = profile.mode(None).unwrap();
     let mut model = Model::new(&profile, mode);
     assert_eq!(model.info().provenance, Provenance::Modelled);
     let usage = Usage { elapsed: Duration::from_secs(10), cpu_s: 4.0, bytes: 1_000_000_000 };
     assert!(close(total(&mut model, &usage), 2.7 * 10.0 + 0.925 * 4.0 + mode.j_per_byte.value * 1e9));
-    let mode = open("model:jetson-nano/5w", &Roots::system()).expect("a mode");
+    let mode = open("model:jetson-nano/5w", &Roots::system()).unwrap();
     assert_eq!(mode.info().name, "model:jetson-nano/5w");
     assert!(message(open("model:jetson-nano/6w", &Roots::system())).contains("10w, 5w"));
     assert!(message(open("model:toaster", &Roots::system())).contains("raspberry-pi-5"));
@@ -221,15 +227,13 @@ fn the_model_is_its_formula() {
 
 #[test]
 fn a_profile_of_ones_own_is_a_source() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
     let text = "name = \"mine\"\ndescription = \"x\"\ndefault_mode = \"default\"\n[[mode]]\nname = \"default\"\nbase_w = { value = 1.0, \
                 source = \"assumed\" }\nw_per_core = { value = 2.0, source = \"assumed\" }\nj_per_byte = { value = 0.0, source = \"assumed\" }\n";
-    std::fs::write(&path, text).expect("a file");
-    let spec = format!("model:{}", path.display());
-    assert_eq!(open(&spec, &Roots::system()).expect("an own file").info().name, "model:mine/default");
-    assert_eq!(
-        open(&format!("{spec}/default"), &Roots::system()).expect("with a mode").info().name,
-        "model:mine/default"
-    );
+    std::fs::write(&path, text).unwrap();
+    for mode in ["", "/default"] {
+        let spec = format!("model:{}{mode}", path.display());
+        assert_eq!(open(&spec, &Roots::system()).unwrap().info().name, "model:mine/default");
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tacit_meter::MeterError;
 use tacit_meter::source::{Detected, MemoryTree, Outcome, Roots, Source, Usage, Value, detect};
 
-/// Returns the use after `seconds`.
+/// The use after `seconds`.
 fn usage_at(seconds: f64) -> Usage {
     Usage { elapsed: Duration::from_secs_f64(seconds), ..Usage::default() }
 }
@@ -20,6 +20,17 @@ fn tree<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Arc<MemoryT
     (tree.clone(), Roots::files(tree))
 }
 
+fn tree_of(files: &[(String, String)]) -> (Arc<MemoryTree>, Roots) {
+    tree(files.iter().map(|(p, t)| (p.as_str(), t.as_str())))
+}
+
+/// The files of a hwmon chip.
+fn hwmon<const N: usize>(number: u32, name: &str, files: [(&str, &str); N]) -> Vec<(String, String)> {
+    let folder = format!("/sys/class/hwmon/hwmon{number}");
+    let files = [("name", name)].into_iter().chain(files);
+    files.map(|(file, text)| (format!("{folder}/{file}"), text.into())).collect()
+}
+
 fn find_source(roots: &Roots, name: &str) -> Detected {
     let detected = detect(roots);
     let names: Vec<String> = detected.iter().map(|d| d.name.clone()).collect();
@@ -27,7 +38,7 @@ fn find_source(roots: &Roots, name: &str) -> Detected {
 }
 
 fn usable(roots: &Roots, name: &str) -> Box<dyn Source> {
-    find_source(roots, name).into_source().expect("a usable source")
+    find_source(roots, name).into_source().unwrap()
 }
 
 fn refusal(roots: &Roots, name: &str) -> (String, String) {
@@ -44,7 +55,7 @@ fn counted_rails(source: &dyn Source) -> Vec<&str> {
 
 /// Sum over the counted rails, all of which must have a value.
 fn total(source: &mut dyn Source, usage: &Usage) -> f64 {
-    let values = source.read(usage).expect("a reading");
+    let values = source.read(usage).unwrap();
     let rails = source.info().rails.iter().zip(values).filter(|(rail, _)| rail.counted);
     rails
         .map(|(rail, value)| match value {
@@ -65,7 +76,7 @@ fn message<T>(result: Result<T, MeterError>) -> String {
     }
 }
 
-/// Returns a file of the shared data; prints a note if it is missing.
+/// A file of the shared data; prints a note if it is missing.
 fn shared_file(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside = [root.join("../shared/data/power"), PathBuf::from("/work/shared/data/power")];

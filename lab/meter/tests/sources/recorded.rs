@@ -1,5 +1,5 @@
 //! Replays: tegrastats logs, `mlperf_tiny` traces, CSV; and a live tegrastats.
-use crate::{close, counted_rails, message, shared_file, total, tree, usable, usage_at};
+use crate::{close, counted_rails, hwmon, message, shared_file, total, tree, tree_of, usable, usage_at};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tacit_meter::source::mlperf::{EnergyTrace, parse_timestamps};
@@ -14,23 +14,25 @@ const ORIN: &str = "07-21-2025 16:33:42 RAM 17953/62841MB (lfb 9x4MB) CPU [7%@17
 
 #[test]
 fn tegrastats_lines_in_all_dialects() {
-    let rails = |line: &str| tegrastats::parse_line(line);
-    let rail_watts = |pairs: &[(&str, f64)]| pairs.iter().map(|(n, w)| (n.to_string(), *w)).collect::<Vec<_>>();
-    assert_eq!(rails(NANO), rail_watts(&[("POM_5V_IN", 0.92), ("POM_5V_GPU", 0.0), ("POM_5V_CPU", 0.119)]));
-    assert_eq!(rails(ORIN), rail_watts(&[("VDD_GPU_SOC", 2.798), ("VDD_CPU_CV", 0.799), ("VIN_SYS_5V0", 3.315)]));
-    assert_eq!(
-        rails("GPU 311/311 CPU 932/1 SYS5V 1435/2"),
-        rail_watts(&[("GPU", 0.311), ("CPU", 0.932), ("SYS5V", 1.435)])
-    );
-    for junk in
-        ["", "nvidia@linux:~$ sudo tegrastats", "VDD_IN", "VDD_IN 1/", "VDD_IN -3/4", "VDD_IN 99999999999/1", "RAM 1/2"]
-    {
-        assert_eq!(rails(junk), [], "{junk:?}");
+    for (line, rails) in [
+        (NANO, &[("POM_5V_IN", 0.92), ("POM_5V_GPU", 0.0), ("POM_5V_CPU", 0.119)][..]),
+        (ORIN, &[("VDD_GPU_SOC", 2.798), ("VDD_CPU_CV", 0.799), ("VIN_SYS_5V0", 3.315)]),
+        ("GPU 311/311 CPU 932/1 SYS5V 1435/2", &[("GPU", 0.311), ("CPU", 0.932), ("SYS5V", 1.435)]),
+        ("", &[]),
+        ("nvidia@linux:~$ sudo tegrastats", &[]),
+        ("VDD_IN", &[]),
+        ("VDD_IN 1/", &[]),
+        ("VDD_IN -3/4", &[]),
+        ("VDD_IN 99999999999/1", &[]),
+        ("RAM 1/2", &[]),
+    ] {
+        let parsed = tegrastats::parse_line(line);
+        assert_eq!(parsed.iter().map(|(name, w)| (name.as_str(), *w)).collect::<Vec<_>>(), rails, "{line:?}");
     }
 }
 
 fn replay(path: &Path) -> Box<dyn Source> {
-    open(&format!("replay:{}", path.display()), &Roots::system()).expect("a recorded log")
+    open(&format!("replay:{}", path.display()), &Roots::system()).unwrap()
 }
 
 #[test]
@@ -43,11 +45,11 @@ fn tegrastats_logs_of_real_boards() {
     ];
     for (file, lines, rails, first_w) in logs {
         let Some(path) = shared_file(&format!("tegrastats/{file}")) else { return };
-        let text = std::fs::read_to_string(&path).expect("a log");
+        let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().filter(|l| !tegrastats::parse_line(l).is_empty()).count(), lines, "{file}");
         let source = replay(&path);
         assert_eq!(counted_rails(&*source), rails, "{file}");
-        let first = text.lines().map(tegrastats::parse_line).find(|r| !r.is_empty()).expect("a line with rails");
+        let first = text.lines().map(tegrastats::parse_line).find(|r| !r.is_empty()).unwrap();
         let sum: f64 = first.iter().filter(|(name, _)| rails.contains(&name.as_str())).map(|(_, w)| w).sum();
         assert!(close(sum, first_w), "{file}: {sum} W");
     }
@@ -56,13 +58,15 @@ fn tegrastats_logs_of_real_boards() {
 #[test]
 fn a_replayed_log_has_the_energy_of_its_lines() {
     let lines: String = [1000, 2000, 4000].iter().map(|mw| format!("VDD_IN {mw}/{mw} VDD_SOC 1/1\n")).collect();
-    let trace = tegrastats::parse_log(&lines, 0.5).expect("a log");
+    let parse = |text: &str, interval_s| tegrastats::parse_log(text, interval_s).unwrap();
+    let trace = parse(&lines, 0.5);
     assert!(close(trace.duration_s(), 1.0));
-    assert!(close(trace.joules_at(1.0).expect("inside")[0], 0.5 * 1.5 + 0.5 * 3.0));
+    assert!(close(trace.joules_at(1.0).unwrap()[0], 0.5 * 1.5 + 0.5 * 3.0));
+    // Times of its own take precedence.
     let stamped = "12-31-2024 23:59:59 VDD_IN 1000mW/1mW\n01-01-2025 00:00:01 VDD_IN 1000mW/1mW\n";
-    assert!(close(tegrastats::parse_log(stamped, 1.0).expect("a log").duration_s(), 2.0), "times of their own win");
+    assert!(close(parse(stamped, 1.0).duration_s(), 2.0));
     let leap = "02-28-2024 00:00:00 VDD_IN 1/1\n03-01-2024 00:00:00 VDD_IN 1/1\n";
-    assert!(close(tegrastats::parse_log(leap, 1.0).expect("a log").duration_s(), 2.0 * 86_400.0));
+    assert!(close(parse(leap, 1.0).duration_s(), 2.0 * 86_400.0));
     let text = message(tegrastats::parse_log("VDD_IN 1/1\nVDD_SOC 1/1\n", 1.0));
     assert!(text.contains("line 2"), "{text}");
 }
@@ -73,12 +77,11 @@ fn mlperf_traces_agree_with_their_reports() {
     for board in ["greenwaves_gap9_650_ic", "octoml_l4r5zi_ad", "octoml_l4r5zi_ic", "octoml_l4r5zi_kws", "st_u575zi_ic"]
     {
         let Some(folder) = shared_file(&format!("mlperf_tiny/{board}")) else { return };
-        let bytes = std::fs::read(folder.join("trace1-energy.bin")).expect("a trace");
-        let trace = EnergyTrace::parse(&bytes).expect("a trace");
+        let bytes = std::fs::read(folder.join("trace1-energy.bin")).unwrap();
+        let trace = EnergyTrace::parse(&bytes).unwrap();
         assert_eq!(trace.rate_hz(), 1000.0);
-        let times = parse_timestamps(&std::fs::read_to_string(folder.join("trace1-timestamps.json")).expect("times"))
-            .expect("an array");
-        let results = std::fs::read_to_string(folder.join("results.txt")).expect("a report");
+        let times = parse_timestamps(&std::fs::read_to_string(folder.join("trace1-timestamps.json")).unwrap()).unwrap();
+        let results = std::fs::read_to_string(folder.join("results.txt")).unwrap();
         let reported: Vec<f64> = results
             .lines()
             .filter_map(|l| l.split("Energy       :").nth(1)?.trim().strip_suffix(" uJ")?.trim().parse().ok())
@@ -104,11 +107,10 @@ fn malformed_mlperf_traces_are_refused() {
         samples.iter().for_each(|s| bytes.extend(s.to_le_bytes()));
         bytes
     };
-    let valid_trace = EnergyTrace::parse(&trace(10.0, &[1e6, 2e6])).expect("a trace");
-    assert!(close(valid_trace.joules_between(0.0, 0.2), 3.0));
-    assert!(close(valid_trace.joules_between(0.1, 9e9), 2.0));
-    assert!(close(valid_trace.joules_between(0.2, 0.1), 0.0));
-    assert!(close(valid_trace.joules_between(f64::NAN, -1.0), 0.0));
+    let valid_trace = EnergyTrace::parse(&trace(10.0, &[1e6, 2e6])).unwrap();
+    for (from_s, to_s, joules) in [(0.0, 0.2, 3.0), (0.1, 9e9, 2.0), (0.2, 0.1, 0.0), (f64::NAN, -1.0, 0.0)] {
+        assert!(close(valid_trace.joules_between(from_s, to_s), joules), "{from_s} to {to_s}");
+    }
     for text in [
         vec![],
         vec![0xF1, 0, 0],
@@ -127,18 +129,22 @@ fn malformed_mlperf_traces_are_refused() {
 
 #[test]
 fn traces_are_checked() {
-    let rail = || vec![Rail { name: "a".into(), counted: true }];
     let new = |kind, times: &[f64], samples: &[f64]| {
-        Trace::new(rail(), kind, times.to_vec(), samples.iter().map(|s| vec![*s]).collect())
+        let samples = samples.iter().map(|s| vec![*s]).collect();
+        Trace::new(vec![Rail::counted("a")], kind, times.to_vec(), samples)
     };
-    assert!(new(Kind::Watts, &[], &[]).is_err());
-    assert!(new(Kind::Watts, &[0.0, 1.0], &[1.0]).is_err());
-    assert!(new(Kind::Watts, &[1.0, 0.0], &[1.0, 1.0]).is_err());
-    assert!(new(Kind::Joules, &[0.0, 1.0], &[2.0, 1.0]).is_err());
-    assert!(new(Kind::Watts, &[0.0, f64::NAN], &[1.0, 1.0]).is_err());
-    let trace = new(Kind::Joules, &[5.0, 6.0, 6.0, 8.0], &[100.0, 110.0, 120.0, 160.0]).expect("a trace");
+    for (kind, times, samples) in [
+        (Kind::Watts, &[][..], &[][..]),
+        (Kind::Watts, &[0.0, 1.0], &[1.0]),
+        (Kind::Watts, &[1.0, 0.0], &[1.0, 1.0]),
+        (Kind::Joules, &[0.0, 1.0], &[2.0, 1.0]),
+        (Kind::Watts, &[0.0, f64::NAN], &[1.0, 1.0]),
+    ] {
+        assert!(new(kind, times, samples).is_err(), "{kind:?} {times:?} {samples:?}");
+    }
+    let trace = new(Kind::Joules, &[5.0, 6.0, 6.0, 8.0], &[100.0, 110.0, 120.0, 160.0]).unwrap();
     for (time, joules) in [(0.0, 0.0), (0.5, 5.0), (1.0, 20.0), (2.0, 40.0), (3.0, 60.0)] {
-        assert!(close(trace.joules_at(time).expect("inside")[0], joules), "at {time} s");
+        assert!(close(trace.joules_at(time).unwrap()[0], joules), "at {time} s");
     }
     assert_eq!((trace.joules_at(3.1), trace.joules_at(-0.1)), (None, None));
 }
@@ -146,17 +152,17 @@ fn traces_are_checked() {
 /// Writes a program that behaves as tegrastats: a line of junk, then a line at each interval.
 fn fake_tegrastats(folder: &Path, script: &str) -> std::path::PathBuf {
     let (text, path) = (folder.join("text"), folder.join("tegrastats"));
-    std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("a script");
+    std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
     // Written by another process: a file that this one had open for writing could be "busy" when it is to
     // run, as long as a child that another test starts at that moment still has our open files.
     let copied = std::process::Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
-    assert!(copied.expect("install").success());
+    assert!(copied.unwrap().success());
     path
 }
 
 #[test]
 fn a_live_tegrastats_is_read_and_ended() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().unwrap();
     let script = format!(
         "echo $$ > {0}/pid; echo junk; echo \"$@\" > {0}/args; while :; do echo '{NANO}'; sleep 0.02; done",
         folder.path().display()
@@ -168,27 +174,24 @@ fn a_live_tegrastats_is_read_and_ended() {
     let mut source = usable(&roots, "tegrastats");
     assert_eq!(counted_rails(&*source), ["POM_5V_IN"]);
     assert_eq!(source.info().min_interval_ms, 20);
-    assert_eq!(
-        source.read(&usage_at(0.0)).expect("a reading"),
-        [Value::Watts(0.92), Value::Watts(0.0), Value::Watts(0.119)]
-    );
-    assert_eq!(std::fs::read_to_string(folder.path().join("args")).expect("arguments").trim(), "--interval 20");
-    let pid = std::fs::read_to_string(folder.path().join("pid")).expect("a process");
+    assert_eq!(source.read(&usage_at(0.0)).unwrap(), [0.92, 0.0, 0.119].map(Value::Watts));
+    assert_eq!(std::fs::read_to_string(folder.path().join("args")).unwrap().trim(), "--interval 20");
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
     drop(source);
-    assert!(!Path::new("/proc").join(pid.trim()).exists(), "it was ended and waited for");
+    assert!(!Path::new("/proc").join(pid.trim()).exists());
 }
 
 #[test]
 fn a_tegrastats_that_ends_or_has_no_rails_is_told() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().unwrap();
     let silent = fake_tegrastats(folder.path(), "echo RAM 1/2MB");
     assert!(message(Tegrastats::start(&silent, Duration::from_millis(10))).contains("no power rails"));
     assert!(Tegrastats::start(&folder.path().join("none"), Duration::from_millis(10)).is_err());
     let short = fake_tegrastats(folder.path(), "echo VDD_IN 5/5; sleep 0.2");
-    let mut source = Tegrastats::start(&short, Duration::from_millis(10)).expect("a first line");
+    let mut source = Tegrastats::start(&short, Duration::from_millis(10)).unwrap();
     let patience = Instant::now() + Duration::from_secs(60);
     while source.read(&usage_at(0.0)).is_ok() {
-        assert!(Instant::now() < patience, "the end of the program is noticed");
+        assert!(Instant::now() < patience);
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(message(source.read(&usage_at(0.0))).contains("ended"));
@@ -196,11 +199,8 @@ fn a_tegrastats_that_ends_or_has_no_rails_is_told() {
 
 #[test]
 fn where_ina3221_is_there_tegrastats_is_not_started() {
-    let (_, mut roots) = tree([
-        ("/sys/class/hwmon/hwmon1/name", "ina3221"),
-        ("/sys/class/hwmon/hwmon1/in1_input", "5000"),
-        ("/sys/class/hwmon/hwmon1/curr1_input", "100"),
-    ]);
+    let files = hwmon(1, "ina3221", [("in1_input", "5000"), ("curr1_input", "100")]);
+    let (_, mut roots) = tree_of(&files);
     roots.tegrastats = Some("/nonexistent/tegrastats".into());
     assert!(crate::refusal(&roots, "tegrastats").0.contains("ina3221"));
     assert!(message(open("tegrastats", &roots)).contains("/nonexistent"), "by name it is started");
