@@ -231,13 +231,13 @@ impl Client {
 
     /// Number of stored materials that are ready at both parties.
     fn ready(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, |c| Ok(c.stored()?.len()))
+        self.with(py, |c| Ok(c.list_stored()?.len()))
     }
 
     /// Destroys the unused stored material of the model at both parties; returns how much was destroyed.
     fn discard_stored(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, |c| {
-            let ids: Vec<_> = c.stored()?.into_iter().map(|entry| entry.id).collect();
+            let ids: Vec<_> = c.list_stored()?.into_iter().map(|entry| entry.id).collect();
             c.discard(&ids)
         })
     }
@@ -253,14 +253,14 @@ impl Client {
         let work = move || {
             let mut guard = lock(&inner);
             if let Some(client) = guard.as_mut().filter(|_| !is_closed) {
-                let making = client.again().and_then(|mut maker| {
+                let making = client.connect_again().and_then(|mut maker| {
                     maker.ask_batch(inputs)?;
                     client.announce_over(maker, expected)
                 });
                 return Ok(Noticed::Making(making.map_err(to_python)?));
             }
             drop(guard);
-            let notices = Notices::of(&config).map_err(to_python)?;
+            let notices = Notices::new(&config).map_err(to_python)?;
             let notice = notices.announce(&model, &backend, inputs, expected, None).map_err(to_python)?;
             Ok(Noticed::Named(Arc::new(notices), notice))
         };
@@ -287,7 +287,7 @@ impl Client {
                 None => return client.infer_next(Units::Normalised, &inputs),
                 Some(Noticed::Making(announced)) => announced,
                 Some(Noticed::Named(_, notice)) => {
-                    let mut maker = client.again()?;
+                    let mut maker = client.connect_again()?;
                     maker.ask_batch(notice.inputs)?;
                     client.take_up(maker, notice.name)?
                 }
@@ -435,7 +435,7 @@ pub fn notify(
     let noticed = brief(py, move || {
         let memory = memory_mib.map(|mib| u64::from(mib) << 20);
         let config = ClientConfig { server_name, threads, memory, ..ClientConfig::new(&address, identity) };
-        let notices = Notices::of(&config).map_err(to_python)?;
+        let notices = Notices::new(&config).map_err(to_python)?;
         let chosen = notices.choose(&Registry::standard(), model.as_deref(), backend.as_deref());
         let ModelAndBackend { model, backend } = chosen.map_err(to_python)?;
         let notice = notices.announce(&model, &backend, inputs, expected, ttl).map_err(to_python)?;

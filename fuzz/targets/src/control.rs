@@ -43,13 +43,13 @@ pub(crate) fn policy_seeds() -> Vec<Vec<u8>> {
 
 /// A certificate (DER); TLS has judged real ones before.
 pub(crate) fn certificate_role(data: &[u8]) {
-    if Role::of(data) == Role::Operator {
+    if Role::from_certificate(data) == Role::Operator {
         let name = b"tacit-operator";
         assert!(data.windows(name.len()).any(|window| window == name), "an operator is called so");
     }
     // Whose, and until when: a second at the end of a year that has four digits at most.
     let known = keys::fingerprint(data);
-    if let Some(validity) = keys::Validity::of(data) {
+    if let Some(validity) = keys::Validity::from_certificate(data) {
         assert!(
             known.is_some() && validity.until < 253_402_300_800 && validity.until_utc().len() == 20,
             "{validity:?}"

@@ -20,7 +20,7 @@ use tacit_measure::usage::wait_until_ended;
 pub const PARTY: &str = "program";
 
 /// Interval of checks of `hurry`.
-const SLICE: Duration = Duration::from_millis(100);
+const HURRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Settings of a measurement.
 pub struct Plan {
@@ -144,7 +144,7 @@ fn watch_idle(
     let sampler = Sampler::start(config)?;
     let until = Instant::now() + idle;
     while !hurry.load(Ordering::SeqCst) && Instant::now() < until {
-        std::thread::sleep(until.saturating_duration_since(Instant::now()).min(SLICE));
+        std::thread::sleep(until.saturating_duration_since(Instant::now()).min(HURRY_INTERVAL));
     }
     let stopped = sampler.stop()?;
     Ok((stopped.baselines(), stopped.sources))
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_measured_to_its_end_and_idle_power_is_subtracted() {
+    fn measures_command_and_subtracts_idle_power() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.jsonl");
         let (high, mut pids) = (Arc::<AtomicBool>::default(), vec![]);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_source_joules_are_absent_and_all_else_is_there() {
+    fn without_source_only_joules_are_absent() {
         let begin = Instant::now();
         let measured = measure(shell("true"), plan(vec![], 100_000, None), |_| {}).unwrap();
         assert!(measured.status.success());
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_a_hurry_does_not_wait_for_the_idle_host() {
+    fn hurry_skips_idle_measurement() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.jsonl");
         let plan = plan(vec![Step::boxed(&Arc::default())], 3_600_000, Some(path.clone()));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_does_not_exist_is_named() {
+    fn names_missing_command() {
         let error = measure(Command::new("/nonexistent/program"), plan(vec![], 0, None), |_| {}).err().unwrap();
         assert!(error.to_string().contains("/nonexistent/program"), "{error}");
     }

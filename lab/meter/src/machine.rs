@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_tells_what_it_is() {
+    fn reads_facts_of_board() {
         let folder = tempfile::tempdir().unwrap();
         let roots = Roots { proc: folder.path().join("proc"), sys: folder.path().join("sys") };
         put(&roots.proc, "cpuinfo", "processor\t: 0\nBogoMIPS\t: 38.40\nCPU part\t: 0xd03\nHardware\t: BCM2835\n");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_and_a_machine_without_any_files() {
+    fn reads_facts_of_this_and_empty_machine() {
         let facts_here = facts(&Roots::default(), &BTreeMap::new());
         assert!(facts_here.contains_key("kernel"));
         assert!(facts_here["cores"].parse::<usize>().unwrap() >= 1);

@@ -22,7 +22,7 @@ const MAX_NOTES: usize = 100;
 const FUTURE_NS: u64 = 1_000_000_000;
 
 /// How long a closing listener still reads from all programs together.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Collects marks for a sampler until `close`.
 pub struct MarkListener {
@@ -134,7 +134,7 @@ impl MarkListener {
             let _ = thread.join();
         }
         let clients = self.clients.lock().map(|mut c| std::mem::take(&mut *c)).unwrap_or_default();
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + CLOSE_TIMEOUT;
         for client in clients {
             // Data in the socket's buffer can still be read.
             let _ = client.stream.shutdown(Shutdown::Read);

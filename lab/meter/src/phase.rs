@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_get_their_time_energy_processor_time_and_figures() {
+    fn costs_phases() {
         let samples = [sample(0.0, &[]), sample(1.0, &[("client", 0.0)]), sample(3.0, &[("client", 4.0)])];
         let curve = [(0.0, 0.0), (1.0, 10.0), (3.0, 50.0)];
         use Edge::{Begin, End};
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_plays_two_parties_and_one_without_a_sensor() {
+    fn costs_phases_of_single_tree_and_without_source() {
         let samples = [sample(0.0, &[("program", 0.0)]), sample(2.0, &[("program", 2.0)])];
         let marks = [mark(0.0, "server", "x", Edge::Begin), mark(1.0, "server", "x", Edge::End)];
         let costs = phase_costs(&samples, &marks, &[]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn occurrences_that_overlap_all_count() {
+    fn overlapping_occurrences_all_count() {
         let edges = [(0.0, Edge::Begin), (1.0, Edge::Begin), (2.0, Edge::End), (4.0, Edge::End)];
         let marks: Vec<Mark> = edges.map(|(t, edge)| mark(t, "server", "online", edge)).into();
         let costs = phase_costs(&[], &marks, &[(0.0, 0.0), (4.0, 4.0)]);

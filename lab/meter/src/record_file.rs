@@ -89,7 +89,7 @@ pub struct Record {
 }
 
 /// First bytes of every record.
-const BEGINNING: &[u8] = b"{\"type\":\"header\",\"format\":";
+const HEADER_START: &[u8] = b"{\"type\":\"header\",\"format\":";
 
 /// Whether a record may be written here: no file, an empty one, a record, or a device that stores
 /// no bytes.
@@ -104,7 +104,7 @@ fn check_replaced(path: &Path) -> std::io::Result<()> {
     let mut line = Vec::new();
     BufReader::new(File::open(path)?.take(MAX_LINE as u64)).read_until(b'\n', &mut line)?;
     // A record that a full disk or a crash has cut inside its first line counts, too.
-    let is_torn = line.starts_with(BEGINNING) && !line.ends_with(b"\n");
+    let is_torn = line.starts_with(HEADER_START) && !line.ends_with(b"\n");
     match parse_header(&line) {
         Ok(_) => Ok(()),
         Err(_) if is_torn => Ok(()),

@@ -12,7 +12,7 @@ use tacit_client::{Client, ClientConfig, Connection, HelperLine, MAX_THREADS, Re
 use tacit_measure::clock::process_cpu_s;
 use tacit_net::Rate;
 use tacit_program::args::{DealerArgs, DeviceArgs, ServerArgs, count};
-use tacit_store::{EXPIRE, SealKey};
+use tacit_store::{DEFAULT_EXPIRY, SealKey};
 
 #[derive(clap::Args)]
 pub struct Connect {
@@ -71,7 +71,7 @@ impl Connect {
 
     /// Returns the client's secrets for the keys that servers keep.
     pub fn secrets(&self) -> SecretsFolder {
-        SecretsFolder::new(&self.material, self.seal.key().cloned(), EXPIRE)
+        SecretsFolder::new(&self.material, self.seal.key().cloned(), DEFAULT_EXPIRY)
     }
 
     /// Connects. Uses the material folder if it exists or `make_store` is set.
@@ -95,7 +95,7 @@ impl Connect {
         let (server, seconds) = (&self.server.server, self.connect_timeout().as_secs());
         let _connecting = Patience::start(format!("connecting to {server}, for {seconds} s at most..."));
         let connection = Connection::connect(Registry::standard(), config)?;
-        if let Some(Reconciled { destroyed_here, destroyed_there }) = connection.reconciled()
+        if let Some(Reconciled { destroyed_here, destroyed_there }) = connection.reconciliation()
             && destroyed_here + destroyed_there > 0
         {
             print::note(&format!(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, HelperServer, HelperServerConfig, MAX_THREADS};
 use tacit_program::args::{DeviceArgs, ServerArgs, count};
-use tacit_store::{EXPIRE, keys};
+use tacit_store::{DEFAULT_EXPIRY, keys};
 
 /// Run a client's offline phases on a second machine of the client, such as a gateway
 ///
@@ -42,7 +42,8 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     server.server_name.clone_from(&args.server.server_name);
     server.threads = args.threads;
     args.device.apply(&mut server);
-    let config = HelperServerConfig { listen: args.listen, tls, owner, folder: args.folder, server, expire: EXPIRE };
+    let config =
+        HelperServerConfig { listen: args.listen, tls, owner, folder: args.folder, server, expire: DEFAULT_EXPIRY };
     let home = HelperServer::bind(Registry::standard(), config)?;
     let address = home.address()?;
     let value = json!({"listening": address, "owner": owner.to_string()});

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_client::bench::printed;
+use tacit_client::bench::phase_figures;
 use tacit_client::input::{self, Fit};
 use tacit_client::wire::{Deadline, InputId, Terms};
 use tacit_client::{Answer, BatchPart, Client, ClientError, Progress, infer_many};
@@ -245,7 +245,7 @@ fn answer_announced(
         input_count <= size,
         "--notice is for {size}, and there are {input_count} inputs: give at most {size}"
     );
-    let mut maker = client.again()?;
+    let mut maker = client.connect_again()?;
     let granted = maker.ask_batch(size)?;
     anyhow::ensure!(
         granted == size,
@@ -332,7 +332,7 @@ impl Printer<'_> {
                 .map(|(class, value)| json!({"class": class, "label": self.labels.get(*class), "value": value}))
                 .collect();
             let phases: serde_json::Map<_, _> =
-                self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
+                self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(phase_figures(r)))).collect();
             let mut answer = json!({"input": self.names[index], "id": answer.name.to_string(), "class": answer.class,
                 "label": self.labels.get(answer.class), "top": top, "values": answer.values,
                 "request_to_answer_s": answer.request_to_answer_s, "batch": [answer.part.index, answer.part.inputs],

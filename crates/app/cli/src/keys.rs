@@ -141,11 +141,11 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         }
         Command::AddClient { dir, name, operator, days } => {
             let role = if operator { Role::Operator } else { Role::Client };
-            keys::add(&dir, &name, role, days.map(Validity::days).transpose()?)?;
+            keys::add(&dir, &name, role, days.map(Validity::for_days).transpose()?)?;
             print_one(&dir, &name, as_json)
         }
         Command::AddHelper { dir, name, of: owner_name, hosts, days } => {
-            keys::add_helper(&dir, &name, &owner_name, &hosts, Some(Validity::days(days)?))?;
+            keys::add_helper(&dir, &name, &owner_name, &hosts, Some(Validity::for_days(days)?))?;
             let certificate = keys::load_helper(&dir, &name)?;
             let (print, owner) = (certificate.0.fingerprint.to_string(), certificate.2.to_string());
             let value = json!({"helper": name, "fingerprint": print, "owner": owner});
@@ -157,7 +157,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             print::json_or_line(as_json, &json!({"dealer": pin}), &format!("dealer: {pin}"))
         }
         Command::Renew { dir, name, days } => {
-            keys::renew(&dir, &name, days.map(Validity::days).transpose()?)?;
+            keys::renew(&dir, &name, days.map(Validity::for_days).transpose()?)?;
             show(&dir, Some(&name), as_json)
         }
         Command::Show { dir, name } => show(&dir, name.as_deref(), as_json),

@@ -90,14 +90,14 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             let timeout = Duration::from_secs(args.timeout);
             config.connect_timeout =
                 if config.link == LinkClass::Slow { config.connect_timeout.max(timeout) } else { timeout };
-            let notices = Notices::of(&config)?;
+            let notices = Notices::new(&config)?;
             let ModelAndBackend { model, backend } =
                 notices.choose(&Registry::standard(), new.model.as_deref(), new.backend.as_deref())?;
             let [expected, ttl] = [new.expected, new.ttl].map(|seconds| seconds.map(Duration::from_secs));
             show(&notices.announce(&model, &backend, new.inputs, expected, ttl)?, as_json)
         }
         Command::Look { name, wait } => {
-            let standing = Notices::of(&config)?.wait_for_turn(name, Duration::from_secs(wait))?;
+            let standing = Notices::new(&config)?.wait_for_turn(name, Duration::from_secs(wait))?;
             show(&standing.ok_or_else(|| anyhow::anyhow!(UNKNOWN_INPUT_MESSAGE))?, as_json)
         }
         Command::Withdraw { name } => {

@@ -21,7 +21,7 @@ impl Operator {
     pub fn interface(&self) -> anyhow::Result<Control> {
         let ServerArgs { server, server_name, .. } = &self.server;
         let timeout = Duration::from_secs(self.timeout);
-        Ok(Control::of(server, &self.server.identity()?, server_name.as_deref(), timeout)?)
+        Ok(Control::new(server, &self.server.identity()?, server_name.as_deref(), timeout)?)
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 use tacit_backends::Sides;
 use tacit_client::Client;
-use tacit_client::bench::printed;
+use tacit_client::bench::phase_figures;
 use tacit_measure::clock::process_cpu_s;
 use tacit_program::args::count;
 
@@ -113,7 +113,7 @@ fn make(client: &mut Client, startup: &Startup, count: usize, batch: usize, as_j
     let bar = print::traffic_bar(client.moved(), "preparing", bytes);
     if let Some(setup) = client.setup()? {
         bar.suspend(|| match as_json {
-            true => print::line(&json!({"setup": printed(&setup)}).to_string()),
+            true => print::line(&json!({"setup": phase_figures(&setup)}).to_string()),
             false => {
                 print::note(&print::phase_line("setup", &setup));
                 Ok(())
@@ -125,7 +125,7 @@ fn make(client: &mut Client, startup: &Startup, count: usize, batch: usize, as_j
         let prepared = client.prepare_batch(batch)?;
         bar.suspend(|| {
             if as_json {
-                let offline = printed(&prepared.offline);
+                let offline = phase_figures(&prepared.offline);
                 return print::line(
                     &json!({"id": prepared.id.to_string(), "bytes": prepared.bytes, "offline": offline}).to_string(),
                 );

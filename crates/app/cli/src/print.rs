@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_client::bench::{PhaseFigures, printed};
+use tacit_client::bench::{PhaseFigures, phase_figures};
 use tacit_client::{PhaseReport, Progress};
 use tacit_foreign::text::lines;
 use tacit_graph::{Step, Watch};
@@ -200,7 +200,7 @@ pub fn watch() -> (Watch, ProgressBar) {
 
 /// Formats a line of a table of phases.
 pub fn phase_line(name: &str, report: &PhaseReport) -> String {
-    figures_line(name, &printed(report))
+    figures_line(name, &phase_figures(report))
 }
 
 /// As [`phase_line`], for figures in the printed form.

@@ -61,14 +61,14 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Usage`] if the back end has no offline phase, [`ClientError::NoDealer`],
-    /// [`ClientError::Refused`] if too much is under way, and as [`again`](Self::again).
+    /// [`ClientError::Refused`] if too much is under way, and as [`connect_again`](Self::connect_again).
     pub fn announce(&self, expected: Option<Duration>) -> Result<Announced, ClientError> {
         self.check_prepares()?;
-        self.announce_over(self.again()?, expected)
+        self.announce_over(self.connect_again()?, expected)
     }
 
-    /// As [`announce`](Self::announce), over an existing connection ([`again`](Self::again), and
-    /// perhaps [`setup`](Self::setup)), so that the notice needs no new connection. The batch size
+    /// As [`announce`](Self::announce), over an existing connection
+    /// ([`connect_again`](Self::connect_again), and perhaps [`setup`](Self::setup)). The batch size
     /// is that of `maker` ([`ask_batch`](Self::ask_batch)).
     ///
     /// # Errors
@@ -98,9 +98,9 @@ impl Client {
     /// This client's notices over HTTP, and their states.
     ///
     /// # Errors
-    /// As [`Notices::of`].
+    /// As [`Notices::new`].
     pub fn notices(&self) -> Result<Notices, ClientError> {
-        Notices::of(&self.config)
+        Notices::new(&self.config)
     }
 
     fn check_makes(&self, maker: &Self) -> Result<(), ClientError> {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_only_says_that_it_waits_is_given_up() {
+    fn gives_up_waiting_after_patience() {
         let (mut channel, serving) = waiting(usize::MAX, 7);
         channel.set_patience(10 * OFTEN);
         let told = std::cell::Cell::new(0);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn stock_is_waited_for_and_a_turn_that_comes_is_taken() {
+    fn refill_waits_beyond_patience() {
         let (mut channel, serving) = waiting(10, 0);
         channel.set_patience(2 * OFTEN);
         let (id, folder) = (tacit_ids::MaterialId([1; 16]), tacit_ids::FolderId([2; 16]));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goodbye_that_comes_while_this_party_writes_is_heard() {
+    fn reads_goodbye_after_failed_write() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let peer = listener.accept().unwrap().0;

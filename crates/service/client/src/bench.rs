@@ -197,7 +197,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
         ulp_bound: unit.zip(error_bound).map(|(unit, bound)| bound / unit),
     };
     let phases = [("setup", run.setup), ("offline", run.offline), ("online", Some(run.online))];
-    let phases = phases.into_iter().filter_map(|(name, report)| Some((name.to_owned(), printed(&report?))));
+    let phases = phases.into_iter().filter_map(|(name, report)| Some((name.to_owned(), phase_figures(&report?))));
     Ok(Run {
         phases: phases.collect(),
         request_to_answer_s: run.request_to_answer_s,
@@ -213,7 +213,7 @@ fn class(values: &[f64], top1: bool) -> Option<usize> {
 
 /// The printed form of a report.
 #[must_use]
-pub fn printed(report: &PhaseReport) -> PhaseFigures {
+pub fn phase_figures(report: &PhaseReport) -> PhaseFigures {
     let party =
         |f: &Figures| PartyFigures { cpu_s: f.cpu_s, peak_rss_bytes: f.peak_rss_bytes, sent_bytes: f.sent_bytes };
     PhaseFigures {

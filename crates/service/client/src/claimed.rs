@@ -3,7 +3,7 @@ use crate::wire::InputId;
 use std::sync::Arc;
 use tacit_backends::{ClientSide, Material};
 use tacit_ids::MaterialId;
-use tacit_store::{Binding, Claimed, IN_MEMORY, Picked, Store, StoreError};
+use tacit_store::{Binding, Claimed, MAX_IN_MEMORY_BYTES, Picked, Store, StoreError};
 
 /// An input in the server's queue.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ impl ClaimedMaterial {
         binding: Binding,
         id: MaterialId,
     ) -> Result<Option<Self>, StoreError> {
-        let Some((picked, content)) = store.pick_within(id, binding, IN_MEMORY)? else { return Ok(None) };
+        let Some((picked, content)) = store.pick_within(id, binding, MAX_IN_MEMORY_BYTES)? else { return Ok(None) };
         let material = match content {
             Claimed::Memory(content) => side.read_material(&content),
             Claimed::Spooled(bytes, source) => side.spooled_material(bytes, source),

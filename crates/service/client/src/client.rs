@@ -25,7 +25,7 @@ use tacit_net::{Channel, Phase};
 use tacit_store::{Binding, Entry, StoreError};
 
 /// How long a server may take, after a request's time is over, to report that.
-const OVERDUE: Duration = Duration::from_secs(60);
+const OVERDUE_GRACE: Duration = Duration::from_secs(60);
 
 /// A client with an open model.
 pub struct Client {
@@ -138,7 +138,7 @@ impl Client {
     pub fn set_terms(&mut self, terms: Terms) {
         self.terms = terms;
         // The client does not wait for a server that fails to withdraw a request in time.
-        let over = terms.timeout_ms.map(|ms| Duration::from_millis(ms).saturating_add(OVERDUE));
+        let over = terms.timeout_ms.map(|ms| Duration::from_millis(ms).saturating_add(OVERDUE_GRACE));
         self.channel.set_patience(over.map_or(self.config.patience, |over| over.min(self.config.patience)));
     }
 
@@ -198,7 +198,7 @@ impl Client {
     ///
     /// # Errors
     /// Errors of the store or the connection.
-    pub fn stored(&mut self) -> Result<Vec<Entry>, ClientError> {
+    pub fn list_stored(&mut self) -> Result<Vec<Entry>, ClientError> {
         let Some(stock) = &self.stock else { return Ok(vec![]) };
         let ours = stock.ready(self.binding)?;
         if ours.is_empty() {
@@ -259,7 +259,7 @@ impl Client {
         if !self.needs_material()? {
             return self.online(Asked::Now(name), None, input);
         }
-        for entry in self.stored()? {
+        for entry in self.list_stored()? {
             let Some(stock) = &self.stock else { break };
             match ClaimedMaterial::picked(stock.store(), &*self.side, self.binding, entry.id) {
                 Ok(Some(claimed)) => return self.online(Asked::Now(name), Some(claimed), input),
@@ -415,7 +415,7 @@ mod tests {
     use tacit_graph::{InputSpec, Interval};
 
     #[test]
-    fn an_answer_that_is_no_number_is_an_error() {
+    fn rejects_nan_answers() {
         let input = InputSpec::plain(Interval { low: -1.0, high: 1.0 });
         let mut interface = Interface {
             name: "m".into(),

@@ -31,7 +31,7 @@ impl Closer {
 
     /// Whether the server has sent data, or ended the connection, while no request is under way.
     #[must_use]
-    pub fn hears_something(&self) -> bool {
+    pub fn has_input(&self) -> bool {
         // All copies of a socket share its mode; no other thread uses the socket now.
         let seen = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
         let back = self.stream.set_nonblocking(false);

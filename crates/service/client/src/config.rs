@@ -8,7 +8,7 @@ use tacit_backends::{ConnectionResources, Options};
 use tacit_measure::usage::{ProcessLimits, Roots};
 use tacit_net::{NetError, Rate};
 use tacit_store::keys::ClientIdentity;
-use tacit_store::{EXPIRE, SealKey};
+use tacit_store::{DEFAULT_EXPIRY, SealKey};
 
 /// Configuration of a client.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl ClientConfig {
             server_name: None,
             store: None,
             seal: None,
-            expire: EXPIRE,
+            expire: DEFAULT_EXPIRY,
             accept_clock: false,
             pace: None,
             threads: 1,

@@ -47,7 +47,7 @@ impl Connection {
         config.resources.secrets.iter().try_for_each(|secrets| secrets.expire())?;
         let (mut channel, closer) = Self::welcomed(&config).map_err(|e| config.not_connected(e))?;
         let client = config.identity.fingerprint;
-        let stock = store.map(|store| Stock::reconciled(store, client, config.expire, &mut channel)).transpose();
+        let stock = store.map(|store| Stock::reconcile(store, client, config.expire, &mut channel)).transpose();
         let stock = stock.map_err(|e| e.of(&channel, "the comparison of material"))?;
         Ok(Self { registry, config, channel, closer, stock })
     }
@@ -61,7 +61,7 @@ impl Connection {
         tcp.set_deadline(Some(end));
         let closer = Arc::new(Closer::new(tcp.closer()?));
         let tls = config.identity.tls.connect(tcp, config.server_name.as_deref().unwrap_or(host))?;
-        if matches!(tls.peer_certificate().map(Role::of), Some(Role::Helper { .. })) {
+        if matches!(tls.peer_certificate().map(Role::from_certificate), Some(Role::Helper { .. })) {
             // A helper may listen as well, for its owner's orders.
             return Err(NetError::Tls("there is a client's helper, and no server".into()).into());
         }
@@ -86,7 +86,7 @@ impl Connection {
 
     /// Halves that connecting destroyed; `None` without a folder.
     #[must_use]
-    pub fn reconciled(&self) -> Option<Reconciled> {
+    pub fn reconciliation(&self) -> Option<Reconciled> {
         self.stock.as_ref().map(Stock::settled)
     }
 
@@ -257,7 +257,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Connection::connect`] and [`Connection::open`].
-    pub fn again(&self) -> Result<Self, ClientError> {
+    pub fn connect_again(&self) -> Result<Self, ClientError> {
         let connection =
             Connection::connect(self.registry.clone(), ClientConfig { store: None, ..self.config.clone() })?;
         let mut client = connection.open(self.model_name(), Some(self.backend()))?;
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_required_must_be_stated() {
+    fn checks_required_options() {
         let public = serde_json::json!({"options": {"level": "L2", "relu_drop": 0}});
         let check = |require: &str, public: &serde_json::Value| {
             required(&require.parse().unwrap(), "digits", public, &[0xab; 32], None).map_err(|e| e.to_string())
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_protects_the_client_is_left_out_only_if_it_asks_for_that() {
+    fn waived_protection_needs_consent() {
         let public = serde_json::json!({"options": {"round": false}});
         let check =
             |require: &str| required(&require.parse().unwrap(), "digits", &public, &[0; 32], Some(("round", "false")));

@@ -17,7 +17,7 @@ use ureq::{Agent, Body, Error};
 /// Largest answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
 /// Buffers of a connection, in bytes.
-const BUFFER: usize = 16 << 10;
+const BUFFER_BYTES: usize = 16 << 10;
 /// Content type of a request's body.
 const JSON: &str = "application/json";
 
@@ -34,7 +34,7 @@ impl Control {
     ///
     /// # Errors
     /// [`ClientError::Net`] if the address is malformed.
-    pub fn of(
+    pub fn new(
         server: &str,
         identity: &ClientIdentity,
         name: Option<&str>,
@@ -129,7 +129,10 @@ impl Connector<()> for Secure {
                 Ok(mut tcp) => {
                     tcp.set_deadline(deadline(&details.timeout));
                     let transport = self.tls.connect(tcp, &self.name).map_err(not_connected)?;
-                    return Ok(Some(ControlConnection { transport, buffers: LazyBuffers::new(BUFFER, BUFFER) }));
+                    return Ok(Some(ControlConnection {
+                        transport,
+                        buffers: LazyBuffers::new(BUFFER_BYTES, BUFFER_BYTES),
+                    }));
                 }
                 Err(e) => last = e,
             }

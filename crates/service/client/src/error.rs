@@ -209,7 +209,7 @@ impl ClientError {
 
     /// Rewords the first of several refused answers: `refused` of `inputs` were refused.
     #[must_use]
-    pub fn of_some(self, index: usize, refused: usize, inputs: usize) -> Self {
+    pub fn with_counts(self, index: usize, refused: usize, inputs: usize) -> Self {
         match self {
             Self::Backend(BackendError::Answer { what }) if inputs > 1 => {
                 let what = format!("{refused} of {inputs} inputs have none, that at index {index} first: {what}");

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_files_pass_and_cut_ones_do_not() {
+    fn rejects_truncated_jpeg() {
         for (quality, grey) in [(30, false), (90, false), (75, true)] {
             let bytes = encoded(quality, grey);
             check(&bytes).unwrap();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_in_the_data_is_found() {
+    fn rejects_missing_and_zeroed_data() {
         let bytes = encoded(90, false);
         let mut damaged = bytes.clone();
         let half = bytes.len() / 2;
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_is_read_without_a_panic() {
+    fn random_bytes_never_panic() {
         let bytes = encoded(75, false);
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..3000 {

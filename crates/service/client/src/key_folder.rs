@@ -14,10 +14,10 @@ pub struct KeyFolder {
 }
 
 /// Most bytes in a folder; the oldest files are deleted first.
-const MAX: u64 = 4 << 30;
-const KEPT: &str = ".kept";
+const MAX_FOLDER_BYTES: u64 = 4 << 30;
+const KEPT_ENDING: &str = ".kept";
 /// Ending of unfinished files; the writer holds a lock on each.
-const UNFINISHED: &str = ".part";
+const UNFINISHED_ENDING: &str = ".part";
 
 impl KeyFolder {
     /// Stores files in `dir`, which need not exist yet.
@@ -28,7 +28,7 @@ impl KeyFolder {
 
     fn path(&self, key: [u8; 32]) -> PathBuf {
         let name: String = key.iter().map(|b| format!("{b:02x}")).collect();
-        self.dir.join(name + KEPT)
+        self.dir.join(name + KEPT_ENDING)
     }
 
     /// Makes room for `bytes` bytes, and deletes unfinished files of interrupted writers.
@@ -36,17 +36,19 @@ impl KeyFolder {
         let mut kept = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            if is_named(&path, KEPT, 64) {
+            if is_named(&path, KEPT_ENDING, 64) {
                 let meta = path.metadata()?;
                 kept.push((meta.modified()?, meta.len(), path));
-            } else if is_named(&path, UNFINISHED, 32) && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+            } else if is_named(&path, UNFINISHED_ENDING, 32)
+                && File::open(&path).is_ok_and(|file| file.try_lock().is_ok())
+            {
                 fs::remove_file(path)?;
             }
         }
         kept.sort();
         let mut total = bytes + kept.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
         for (_, bytes, path) in kept {
-            if total <= MAX {
+            if total <= MAX_FOLDER_BYTES {
                 break;
             }
             fs::remove_file(path)?;
@@ -60,7 +62,7 @@ impl KeyFolder {
         self.make_room(bytes)?;
         let path = self.path(key);
         let name = MaterialId::random().map_err(io::Error::other)?;
-        let unfinished = self.dir.join(name.to_string() + UNFINISHED);
+        let unfinished = self.dir.join(name.to_string() + UNFINISHED_ENDING);
         let file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
         let place = KeepPlace { file, unfinished, path, left: bytes };
         place.file.lock()?;
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_there_and_nothing_else() {
+    fn loads_saved_data() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("new");
         let keep = KeyFolder::new(&folder);
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_finished_goes() {
+    fn removes_unfinished_files() {
         let dir = tempfile::tempdir().unwrap();
         let keep = KeyFolder::new(dir.path());
         // All files except the mark, which the first write makes.

@@ -32,9 +32,9 @@
 //!   is needed. The server decides when a phase starts: calls wait for their turn.
 //! * [`Notices`]: the same over HTTP, without a connection; [`Client::take_up`] runs the phases.
 //!   [`Control`]: the other requests that a server answers over HTTP.
-//! * [`Client::prepare`], [`Client::stored`], [`Client::discard`]: material ahead of time
+//! * [`Client::prepare`], [`Client::list_stored`], [`Client::discard`]: material ahead of time
 //!   ([`ClientConfig::store`]). [`Connection::material`] lists the material of all models.
-//!   Connecting destroys halves whose other half is lost ([`Connection::reconciled`]).
+//!   Connecting destroys halves whose other half is lost ([`Connection::reconciliation`]).
 //!   [`Client::setup`] and the preparation of material run automatically where required.
 //! * [`Client::model`]: plan, costs, numerics; [`Client::interface`]: shapes, ranges, what is
 //!   revealed.

@@ -138,7 +138,7 @@ mod tests {
     use tacit_net::{Tag, mem_pair};
 
     #[test]
-    fn phases_are_marked_with_their_figures_and_a_failed_one_says_so() {
+    fn marks_phases_with_figures() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("marks");
         let listener = UnixListener::bind(&socket).unwrap();

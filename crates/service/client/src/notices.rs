@@ -18,7 +18,7 @@ pub const UNKNOWN_INPUT_MESSAGE: &str = "nothing of this client's is announced u
 /// Longest that a server holds a request for a turn open.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Pause before the next request, if the state has changed but the turn has not come.
-const PAUSE: Duration = Duration::from_millis(100);
+const POLL_PAUSE: Duration = Duration::from_millis(100);
 
 /// State of an announced input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -72,10 +72,10 @@ impl Notices {
     /// # Errors
     /// [`ClientError::Usage`] for too many threads, [`ClientError::Net`] if the address is
     /// malformed.
-    pub fn of(config: &ClientConfig) -> Result<Self, ClientError> {
+    pub fn new(config: &ClientConfig) -> Result<Self, ClientError> {
         let device = config.device()?;
         let name = config.server_name.as_deref();
-        Ok(Self { control: Control::of(&config.address, &config.identity, name, config.connect_timeout)?, device })
+        Ok(Self { control: Control::new(&config.address, &config.identity, name, config.connect_timeout)?, device })
     }
 
     /// Chooses the model and the back end that the caller does not name: the only model on offer;
@@ -166,7 +166,7 @@ impl Notices {
         {
             let left = end.saturating_duration_since(Instant::now());
             if left < Duration::from_secs(1) {
-                std::thread::sleep(left.min(PAUSE));
+                std::thread::sleep(left.min(POLL_PAUSE));
             }
             state = self.state(name, left)?;
         }
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_tells_of_an_input_is_read() {
+    fn parses_input_states() {
         let told = json!({"name": "00000000000000ff", "state": "ready", "inputs": 3, "turn": true, "more": 1});
         let wanted = Standing { name: InputId(255), state: NoticeState::Ready, inputs: 3, turn: true };
         assert_eq!(parse_state(told).unwrap(), wanted);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tacit_backends::{BackendError, ClientModel};
 
 /// Most models in the cache: bounds the memory if a server changes its models often.
-const MAX: usize = 16;
+const MAX_MODELS: usize = 16;
 
 /// Back end, and digest of the public part.
 type Name = (String, [u8; 32]);
@@ -50,7 +50,7 @@ impl OpenedModels {
         };
         let model = entry.1.clone();
         models.push(entry);
-        let excess = models.len().saturating_sub(MAX);
+        let excess = models.len().saturating_sub(MAX_MODELS);
         models.drain(..excess);
         Some(model)
     }
@@ -67,7 +67,7 @@ mod tests {
     use tacit_backends::toy::Toy;
 
     #[test]
-    fn the_latest_models_are_kept() {
+    fn keeps_latest_models() {
         let kept = OpenedModels::default();
         let public = Toy::default().lower(&models::model(1), &"".parse().unwrap()).unwrap().public_bytes().to_vec();
         let get =
@@ -75,11 +75,11 @@ mod tests {
         let first = get("toy", 0);
         assert!(Arc::ptr_eq(&first, &get("toy", 0)));
         assert!(!Arc::ptr_eq(&first, &get("other", 0)));
-        for n in 2..MAX as u8 {
+        for n in 2..MAX_MODELS as u8 {
             get("toy", n);
         }
         assert!(Arc::ptr_eq(&first, &get("toy", 0)));
-        for n in 1..=MAX as u8 {
+        for n in 1..=MAX_MODELS as u8 {
             get("toy", n);
         }
         assert!(!Arc::ptr_eq(&first, &get("toy", 0)));

@@ -31,7 +31,7 @@ fn one_by_one(
             Err(error) => return Err(error),
         }
     }
-    first.map_or(Ok(()), |(index, error)| Err(error.of_some(index, refused, inputs.len())))
+    first.map_or(Ok(()), |(index, error)| Err(error.with_counts(index, refused, inputs.len())))
 }
 
 /// Answers real-valued inputs, given in `units`, in order; calls `each` with the index and the
@@ -58,7 +58,7 @@ pub fn infer_many(
         client.set_batch(1)?;
         return one_by_one(client, &inputs, each);
     }
-    let mut maker = client.again()?;
+    let mut maker = client.connect_again()?;
     maker.set_progress(client.progress());
     let batches: Vec<&[Vec<f32>]> = inputs.chunks(client.ask_batch(inputs.len())?).collect();
     let sizes: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();

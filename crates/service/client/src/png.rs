@@ -7,9 +7,9 @@ use std::borrow::Cow;
 pub const MAX_IMAGE_PIXELS: u64 = 64 << 20;
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 /// Length, kind and checksum of a chunk.
-const FRAME: usize = 12;
+const FRAME_BYTES: usize = 12;
 /// Ancillary chunks that are retained: transparency and orientation.
-const KEPT: [&[u8; 4]; 2] = [b"tRNS", b"eXIf"];
+const KEPT_CHUNKS: [&[u8; 4]; 2] = [b"tRNS", b"eXIf"];
 /// Largest `eXIf` chunk that is retained, in bytes.
 const MAX_EXIF: usize = 64 << 10;
 
@@ -23,7 +23,7 @@ pub fn pixels_alone(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     let mut kept = SIGNATURE.to_vec();
     while !rest.is_empty() {
         let length = rest.first_chunk::<4>().ok_or_else(cut)?;
-        let end = (u32::from_be_bytes(*length) as usize).checked_add(FRAME);
+        let end = (u32::from_be_bytes(*length) as usize).checked_add(FRAME_BYTES);
         let (chunk, others) = end.and_then(|end| rest.split_at_checked(end)).ok_or_else(cut)?;
         let (kind, content) = (&chunk[4..8], &chunk[8..chunk.len() - 4]);
         if kind == b"IHDR"
@@ -31,7 +31,7 @@ pub fn pixels_alone(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
         {
             check_pixels(u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))?;
         }
-        let is_kept = kind[0].is_ascii_uppercase() || KEPT.iter().any(|known| kind == *known);
+        let is_kept = kind[0].is_ascii_uppercase() || KEPT_CHUNKS.iter().any(|known| kind == *known);
         if is_kept && (kind != b"eXIf" || content.len() <= MAX_EXIF) {
             kept.extend_from_slice(chunk);
         }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tacit_backends::BackendError;
 use tacit_backends::seam::Secrets;
-use tacit_store::clock::JUMP;
+use tacit_store::clock::MAX_CLOCK_JUMP;
 use tacit_store::managed::hex_stem;
 use tacit_store::seal::{Kind, open_renamed, read_own_file, sync_folder, unfinished_of, write_file};
-use tacit_store::{FolderKind, ManagedFolder, Party, SealKey, StoreError, made_file, material_folder};
+use tacit_store::{FolderKind, ManagedFolder, Party, SealKey, StoreError, material_folder, open_private};
 use zeroize::Zeroizing;
 
 /// Most bytes of a secret.
@@ -161,7 +161,7 @@ impl SecretsFolder {
             .and_then(|_| ManagedFolder::open_or_mark(&self.dir, FOLDER, is_ours))
             .map_err(store_error)?;
         let path = self.dir.join(LOCK);
-        let lock = made_file(&path).map_err(store_error)?;
+        let lock = open_private(&path).map_err(store_error)?;
         lock.lock().map_err(io_error(&path))?;
         Ok(lock)
     }
@@ -195,7 +195,7 @@ impl SecretsFolder {
         let now = SystemTime::now();
         let last = lock.metadata().and_then(|meta| meta.modified()).map_err(io_error(&self.dir))?;
         lock.set_modified(now).map_err(io_error(&self.dir))?;
-        if now.duration_since(last).unwrap_or_default() > JUMP {
+        if now.duration_since(last).unwrap_or_default() > MAX_CLOCK_JUMP {
             tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", self.dir.display());
             return Ok(());
         }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_stays_until_it_is_forgotten_or_not_used_for_long() {
+    fn secrets_last_until_forgotten_or_expired() {
         let dir = tempfile::tempdir().unwrap();
         let folder = SecretsFolder::new(&dir.path().join("material"), None, DAY);
         assert_eq!(fetch_secret(&folder, 1, b"one"), (b"one".to_vec(), false));
@@ -278,7 +278,7 @@ mod tests {
         assert!(!path.exists() && !left.exists());
         age(&folder.path(&[2; 32], SecretPurpose::Keys), DAY);
         // After a jump of the clock nothing expires at first.
-        age(&folder.dir.join(LOCK), JUMP + DAY);
+        age(&folder.dir.join(LOCK), MAX_CLOCK_JUMP + DAY);
         folder.expire().unwrap();
         assert!(folder.path(&[2; 32], SecretPurpose::Keys).exists());
         folder.expire().unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_forgotten_without_a_word_of_a_server() {
+    fn forget_all_deletes_every_key_secret() {
         let dir = tempfile::tempdir().unwrap();
         let folder = SecretsFolder::new(dir.path(), None, DAY);
         assert_eq!(folder.forget_all().unwrap(), 0);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn only_keys_are_forgotten_and_what_is_no_secret_stays() {
+    fn forget_all_keeps_masters_and_other_files() {
         let dir = tempfile::tempdir().unwrap();
         let folder = SecretsFolder::new(&dir.path().join("material"), None, DAY);
         let master = |fresh: &[u8]| folder.master(&[1; 32], Zeroizing::new(fresh.to_vec())).unwrap().to_vec();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_read_or_have_put_there_is_closed_or_refused() {
+    fn narrows_modes_and_refuses_links() {
         let dir = tempfile::tempdir().unwrap();
         let folder = SecretsFolder::new(dir.path(), None, DAY);
         let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_secret_needs_its_key() {
+    fn sealed_secret_needs_its_key() {
         let dir = tempfile::tempdir().unwrap();
         let key = || Some(SealKey::from_bytes(&[7; 32]).unwrap());
         let folder = |key| SecretsFolder::new(dir.path(), key, DAY);

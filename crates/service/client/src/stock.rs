@@ -82,7 +82,7 @@ pub(crate) struct Stock {
 impl Stock {
     /// Compares both parties' folders; destroys halves that the other party has lost, and expired
     /// material.
-    pub(crate) fn reconciled(
+    pub(crate) fn reconcile(
         store: Store,
         client: ClientId,
         expire: Duration,
@@ -102,7 +102,7 @@ impl Stock {
         Ok(Self { store: Arc::new(store), client, peer, settled })
     }
 
-    /// Halves that [`reconciled`](Self::reconciled) destroyed.
+    /// Halves that [`reconcile`](Self::reconcile) destroyed.
     pub(crate) fn settled(&self) -> Reconciled {
         self.settled
     }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_ends() {
+    fn listing_stops_at_limit() {
         let ends = |came, before, after| is_last(came, before, after, "the list of material");
         assert!(ends(3, MAX_LISTED, MAX_LISTED + 3).unwrap());
         assert!(!ends(MAX_IDS, 0, MAX_IDS).unwrap());

@@ -463,7 +463,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_read_whole_or_not_at_all() {
+    fn requests_decode_completely() {
         let request = Request::Infer { id: Some(MaterialId::numbered(7)), of: Some(InputId(3)) };
         let mut bytes = postcard::to_stdvec(&request).unwrap();
         assert_eq!(Request::from_bytes(&bytes).unwrap(), request);

@@ -9,7 +9,7 @@ use tacit_measure::usage::{ProcessLimits, Roots};
 use tacit_net::{Rate, ServerTls};
 use tacit_sched::policy::PolicySpec;
 use tacit_sched::{PoolConfig, Resources, Span};
-use tacit_store::{EXPIRE, SealKey};
+use tacit_store::{DEFAULT_EXPIRY, SealKey};
 
 /// Most ready pooled materials, of all models together: each is an open file.
 pub(crate) const MAX_POOLED: usize = 32;
@@ -143,7 +143,7 @@ impl ServerConfig {
             handover_timeout: Duration::from_millis(20),
             stored_per_client: 256,
             uploads_per_client: 4 << 30,
-            expire: EXPIRE,
+            expire: DEFAULT_EXPIRY,
             accept_clock: false,
         }
     }

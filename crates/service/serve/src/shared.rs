@@ -42,7 +42,8 @@ impl Handshakes {
     pub(crate) fn new(identity: &ServerTls, max_control: usize) -> Self {
         let config = if max_control > 0 { identity.with_http() } else { identity.without_http() };
         let certificates = [("server", identity.certificate()), ("ca", identity.authority())];
-        let validity = certificates.into_iter().filter_map(|(name, der)| Some((name, Validity::of(der)?)));
+        let validity =
+            certificates.into_iter().filter_map(|(name, der)| Some((name, Validity::from_certificate(der)?)));
         Self { config, validity: validity.collect() }
     }
 

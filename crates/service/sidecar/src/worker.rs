@@ -282,12 +282,12 @@ fn refill(
         Some(open) => open,
         None => connect(lane, connector, batch.min(inputs))?,
     };
-    let mut stored = match open.stored() {
+    let mut stored = match open.list_stored() {
         Ok(stored) => stored.len(),
         // The server ends connections that are silent for long.
         Err(error) if is_connection(&error) => {
             open = connect(lane, connector, batch.min(inputs))?;
-            open.stored()?.len()
+            open.list_stored()?.len()
         }
         Err(error) => return Err(error),
     };

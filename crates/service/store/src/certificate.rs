@@ -43,7 +43,7 @@ pub enum Standing {
 impl Validity {
     /// Reads the validity of a certificate (DER); `None` if the bytes are not a certificate.
     #[must_use]
-    pub fn of(certificate: &[u8]) -> Option<Self> {
+    pub fn from_certificate(certificate: &[u8]) -> Option<Self> {
         let validity = *decode(certificate)?.tbs_certificate().validity();
         let [from, until] = [validity.not_before, validity.not_after].map(|time| time.to_unix_duration().as_secs());
         Some(Self { from, until })
@@ -54,7 +54,7 @@ impl Validity {
     ///
     /// # Errors
     /// [`StoreError::Clock`].
-    pub fn days(days: u32) -> Result<Self, StoreError> {
+    pub fn for_days(days: u32) -> Result<Self, StoreError> {
         const CLOCK_LAG_S: u64 = 3600;
         let now = now()?;
         Ok(Self { from: now - CLOCK_LAG_S, until: now + u64::from(days) * DAY })
@@ -72,7 +72,7 @@ impl Validity {
     /// The state at a moment. Renewal is due in the last day or the last tenth of the life,
     /// whichever is longer, but never in the first half.
     #[must_use]
-    pub fn at(self, now: u64) -> Standing {
+    pub fn standing_at(self, now: u64) -> Standing {
         let (remaining, life) = (self.until.saturating_sub(now), self.until.saturating_sub(self.from));
         let soon = DAY.max(life / 10).min(life / 2);
         match () {
@@ -99,7 +99,7 @@ impl Validity {
             _ => "renew it where ca.key is (`tacit keys renew`)",
         };
         let certificate = format!("the certificate of `{name}`");
-        match self.at(now) {
+        match self.standing_at(now) {
             Standing::Good => None,
             Standing::Early => Some(format!("{certificate} is not valid yet, by this machine's clock: set the clock")),
             Standing::Expired => {
@@ -171,14 +171,14 @@ impl CertificateInfo {
         let purpose = match name {
             "ca" => Purpose::Ca,
             "server" => Purpose::Server,
-            _ => Purpose::Client(Role::of(certificate)),
+            _ => Purpose::Client(Role::from_certificate(certificate)),
         };
         Some(Self {
             name: name.to_owned(),
             purpose,
             fingerprint: fingerprint(certificate)?,
-            serial: Serial::of(certificate)?,
-            validity: Validity::of(certificate)?,
+            serial: Serial::from_certificate(certificate)?,
+            validity: Validity::from_certificate(certificate)?,
             hosts: hosts(&decode(certificate)?)?,
         })
     }
@@ -189,9 +189,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_announced_a_day_or_a_tenth_before() {
+    fn renewal_is_due_a_day_or_tenth_before_expiry() {
         let standing = |days: u64, remaining: u64| {
-            Validity { from: 10 * DAY, until: (10 + days) * DAY }.at((10 + days) * DAY - remaining)
+            Validity { from: 10 * DAY, until: (10 + days) * DAY }.standing_at((10 + days) * DAY - remaining)
         };
         assert_eq!(standing(100, 10 * DAY + 1), Standing::Good);
         assert_eq!(standing(100, 10 * DAY), Standing::RenewalDue);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(standing(1, 0), Standing::RenewalDue);
         assert_eq!(Validity { from: 0, until: 20_779 * DAY + 74_389 }.until_utc(), "2026-11-22 20:39 UTC");
         let short = Validity { from: 100, until: 200 };
-        assert_eq!([99, 201].map(|now| short.at(now)), [Standing::Early, Standing::Expired]);
+        assert_eq!([99, 201].map(|now| short.standing_at(now)), [Standing::Early, Standing::Expired]);
         let advice = |name| short.advice_at(name, 200).unwrap();
         assert!(advice("server").contains("`server` expires in 0 minutes"));
         assert!(advice("server").contains("keys renew"));

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The beginning of 2026 in seconds since 1970; this program did not exist before.
 const EARLIEST: u64 = 1_767_225_600;
 /// A clock that differs by more than this from the last use of a folder may be wrong.
-pub const JUMP: Duration = Duration::from_secs(7 * 24 * 3600);
+pub const MAX_CLOCK_JUMP: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Seconds since 1970.
 ///
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_not_set_is_no_time() {
+    fn rejects_unset_clock() {
         let check = |seconds| check_plausible(UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(check(EARLIEST).unwrap(), EARLIEST);
         for unset in [check(0), check(EARLIEST - 1), check_plausible(UNIX_EPOCH - Duration::from_secs(1))] {

@@ -15,7 +15,7 @@ pub struct Binding {
 impl Binding {
     /// The first difference from another binding, as an error names it.
     #[must_use]
-    pub fn other(&self, wanted: &Self) -> Option<&'static str> {
+    pub fn first_difference(&self, wanted: &Self) -> Option<&'static str> {
         if self.client != wanted.client {
             Some("client")
         } else if self.model != wanted.model {

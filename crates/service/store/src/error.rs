@@ -23,7 +23,7 @@ pub enum StoreError {
     WrongBinding {
         /// The material.
         id: MaterialId,
-        /// "client", "model" or "plan", see [`Binding::other`](crate::Binding::other).
+        /// "client", "model" or "plan", see [`Binding::first_difference`](crate::Binding::first_difference).
         what: &'static str,
     },
     /// The content of a material file has changed.

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_ends_though_a_copy_of_its_file_lives_on() {
+    fn drop_releases_lock_of_duplicated_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let open = || File::options().create(true).truncate(false).write(true).open(&path).unwrap();

@@ -28,11 +28,11 @@ use tacit_net::{ClientTls, NetError, ServerTls, tls};
 use zeroize::Zeroizing;
 
 /// Default validity of certificates, in years.
-const YEARS: i32 = 10;
+const DEFAULT_YEARS: i32 = 10;
 
 const SERVER: &str = "server";
 /// What an error says was attempted with a missing file.
-const MADE_BY: &str = "reading what `tacit keys init` makes,";
+const READING_KEYS: &str = "reading what `tacit keys init` makes,";
 
 /// A client's TLS identity.
 #[derive(Clone)]
@@ -124,7 +124,7 @@ pub fn add_helper(
     check_hosts(hosts)?;
     let certificate = read_certificate(dir, owner)?;
     let owner_id = fingerprint(&certificate).ok_or_else(|| foreign_certificate(dir, owner))?;
-    if hosts.is_empty() || !matches!(Role::of(&certificate), Role::Client | Role::Operator) {
+    if hosts.is_empty() || !matches!(Role::from_certificate(&certificate), Role::Client | Role::Operator) {
         let message = "a helper needs a client whom it helps, and a host under which that client reaches it";
         return Err(unusable(dir, owner, NetError::Tls(message.into())));
     }
@@ -139,7 +139,7 @@ pub fn add_helper(
 /// As [`load_client`]; the certificate is not a helper's.
 pub fn load_helper(dir: &Path, name: &str) -> Result<(ClientIdentity, ServerTls, ClientId), StoreError> {
     let identity = load_client(dir, name)?;
-    let Role::Helper { owner } = Role::of(identity.tls.certificate()) else {
+    let Role::Helper { owner } = Role::from_certificate(identity.tls.certificate()) else {
         let message = "this is no helper's certificate (`tacit keys add-helper` makes one)";
         return Err(unusable(dir, name, NetError::Tls(message.into())));
     };
@@ -181,7 +181,7 @@ pub fn show(dir: &Path, name: Option<&str>) -> Result<Vec<CertificateInfo>, Stor
     let mut names: Vec<String> = match name {
         Some(name) => vec![name.to_owned()],
         None => {
-            let entries = fs::read_dir(dir).map_err(StoreError::file(MADE_BY, dir))?;
+            let entries = fs::read_dir(dir).map_err(StoreError::file(READING_KEYS, dir))?;
             let names =
                 entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".pem")?.to_owned()));
             names.collect()
@@ -206,7 +206,7 @@ fn key_pair(dir: &Path, name: &str) -> Result<KeyPair, StoreError> {
 
 fn read_certificate(dir: &Path, name: &str) -> Result<Vec<u8>, StoreError> {
     let path = dir.join(format!("{name}.pem"));
-    let pem = private::read_open(&path, MADE_BY)?;
+    let pem = private::read_open(&path, READING_KEYS)?;
     tls::first_certificate(&pem).map_err(|source| unusable(dir, name, source))
 }
 
@@ -277,7 +277,7 @@ fn load_serving(dir: &Path, name: &str) -> Result<ServerTls, StoreError> {
     if !tls::is_for_servers(&cert, &ca).map_err(|source| unusable(dir, name, source))? {
         return Err(StoreError::NotServer(dir.join(name).with_extension("pem")));
     }
-    let validity = Validity::of(identity.certificate()).ok_or_else(|| foreign_certificate(dir, name))?;
+    let validity = Validity::from_certificate(identity.certificate()).ok_or_else(|| foreign_certificate(dir, name))?;
     advise(validity, name)?;
     Ok(identity)
 }
@@ -290,7 +290,7 @@ pub fn load_client(dir: &Path, name: &str) -> Result<ClientIdentity, StoreError>
     check_name(name)?;
     let (cert, key, ca) = read_pair(dir, name)?;
     let tls = ClientTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
-    let identity = fingerprint(tls.certificate()).zip(Validity::of(tls.certificate()));
+    let identity = fingerprint(tls.certificate()).zip(Validity::from_certificate(tls.certificate()));
     let (fingerprint, validity) = identity.ok_or_else(|| foreign_certificate(dir, name))?;
     advise(validity, name)?;
     Ok(ClientIdentity { fingerprint, validity, tls })
@@ -374,7 +374,7 @@ fn set_validity(params: &mut CertificateParams, validity: Option<Validity>) -> R
     }
     let year = 1970 + (clock::now()? / 31_556_952) as i32;
     params.not_before = date_time_ymd(year - 1, 1, 1);
-    params.not_after = date_time_ymd(year + YEARS, 1, 1);
+    params.not_after = date_time_ymd(year + DEFAULT_YEARS, 1, 1);
     Ok(())
 }
 
@@ -399,8 +399,8 @@ type Pems = (Vec<u8>, Zeroizing<Vec<u8>>, Vec<u8>);
 fn read_pair(dir: &Path, name: &str) -> Result<Pems, StoreError> {
     // Certificates cannot be judged by a clock that is not set.
     clock::now()?;
-    let cert = private::read_open(&dir.join(format!("{name}.pem")), MADE_BY)?;
-    let ca = private::read_open(&dir.join("ca.pem"), MADE_BY)?;
+    let cert = private::read_open(&dir.join(format!("{name}.pem")), READING_KEYS)?;
+    let ca = private::read_open(&dir.join("ca.pem"), READING_KEYS)?;
     let dir = key_folder(dir)?;
-    Ok((cert, read_key(&dir.join(format!("{name}.key")), MADE_BY)?, ca))
+    Ok((cert, read_key(&dir.join(format!("{name}.key")), READING_KEYS)?, ca))
 }

@@ -16,7 +16,7 @@ mod uploads;
 mod tests;
 
 use crate::entry::{Binding, Entry, Origin, Party};
-use crate::material_folder::{BESIDE, LEDGER};
+use crate::material_folder::{LEDGER, SQLITE_ENDINGS};
 use crate::{SealKey, StoreError, clock, private};
 use last_use::LastUse;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
@@ -97,7 +97,7 @@ impl Ledger {
         let path = dir.join(LEDGER);
         // SQLite gives its other files the mode of this one; an empty file is an empty database.
         private::create_empty(&path)?;
-        for suffix in BESIDE {
+        for suffix in SQLITE_ENDINGS {
             private::close_to_others(&dir.join(format!("{LEDGER}{suffix}")))?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -372,7 +372,7 @@ fn ready(db: &Connection, id: MaterialId, binding: Binding) -> rusqlite::Result<
     Ok(match db.prepare(sql)?.query_row([id.0], stored_of).optional()? {
         None | Some(Err(State::Generating)) => Err(StoreError::NoMaterial(id)),
         Some(Err(_)) => Err(StoreError::Burnt(id)),
-        Some(Ok((bound, stored))) => match bound.other(&binding) {
+        Some(Ok((bound, stored))) => match bound.first_difference(&binding) {
             Some(what) => Err(StoreError::WrongBinding { id, what }),
             None => Ok(stored),
         },

@@ -36,12 +36,12 @@ pub use ledger::Counts;
 pub use limits::MAX_MATERIAL_BYTES;
 pub use managed::{FolderKind, ManagedFolder};
 pub use material_folder::material_folder;
-pub use private::made_file;
+pub use private::open_private;
 pub use role::{Role, common_name};
 pub use seal::SealKey;
 pub use serial::{NotASerial, Serial};
-pub use spool::{Claimed, IN_MEMORY, Spool};
+pub use spool::{Claimed, MAX_IN_MEMORY_BYTES, Spool};
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;
-pub use store::{EXPIRE, InHand, Picked, Placing, Reserved, Store};
+pub use store::{DEFAULT_EXPIRY, InHand, Picked, Placing, Reserved, Store};
 pub use uploads::{Ended, Upload};

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 pub const MARK: &str = ".tacit-folder";
 const VERSION: u32 = 1;
 /// Most bytes of a mark.
-const MAX: u64 = 1 << 10;
-const FIRST: &str = "Made and managed by tacit: what it makes here it may delete (docs/files.md).";
+const MAX_MARK_BYTES: u64 = 1 << 10;
+const FIRST_LINE: &str = "Made and managed by tacit: what it makes here it may delete (docs/files.md).";
 
 /// The purpose of a managed folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ impl FolderKind {
 
     fn text(self) -> String {
         let Self { party, what, .. } = self;
-        format!("{FIRST}\nparty: {party}\nkind: {what}\nversion: {VERSION}\n")
+        format!("{FIRST_LINE}\nparty: {party}\nkind: {what}\nversion: {VERSION}\n")
     }
 }
 
@@ -122,7 +122,7 @@ fn text_of(path: &Path) -> io::Result<Option<String>> {
         Ok(_) => {}
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_MARK_BYTES).read_to_end(&mut bytes)?;
     Ok(Some(String::from_utf8(bytes).unwrap_or_default()))
 }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn new_and_empty_folders_are_marked_and_stay_what_they_are() {
+    fn marks_new_and_empty_folders_for_one_purpose() {
         let dir = tempfile::tempdir().unwrap();
         let (new, empty) = (dir.path().join("a/new"), dir.path().join("empty"));
         fs::create_dir(&empty).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_somebodys_files_is_refused_and_not_touched() {
+    fn refuses_folder_with_other_files_untouched() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_others_and_links_are_none() {
+    fn refuses_foreign_and_linked_marks() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a");
         open(&folder, CLIENT).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_are_read_strictly() {
+    fn hex_stem_is_strict() {
         let name = |name: &str| hex_stem(Path::new(name), ".material", 4).map(str::to_owned);
         assert_eq!(name("/a/00ff.material").as_deref(), Some("00ff"));
         for file in ["00fF.material", "00ff.materia", "00f.material", "00fff.material", ".material", "00ff"] {

@@ -10,12 +10,12 @@ use std::path::Path;
 pub(crate) const LEDGER: &str = "ledger.sqlite";
 pub(crate) const APPLICATION: i32 = 0x7461_636d;
 /// Name and application number ("tacs") of the server's own database beside the ledger.
-const STATE: (&str, i32) = ("server.sqlite", 0x7461_6373);
+const STATE_DATABASE: (&str, i32) = ("server.sqlite", 0x7461_6373);
 /// Endings of the files that SQLite makes beside a database.
-pub(crate) const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+pub(crate) const SQLITE_ENDINGS: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Subfolders of a material folder, which have marks of their own.
 const FOLDERS: [&str; 3] = ["uploads", "secrets", "fetched"];
-pub(crate) const MATERIAL: &str = ".material";
+pub(crate) const MATERIAL_ENDING: &str = ".material";
 
 const PARTIES: [Party; 2] = [Party::Client, Party::Server];
 
@@ -61,18 +61,21 @@ fn is_of_material(path: &Path) -> bool {
     if meta.is_dir() {
         return FOLDERS.contains(&name);
     }
-    let databases = [(LEDGER, APPLICATION), STATE];
+    let databases = [(LEDGER, APPLICATION), STATE_DATABASE];
     let database = databases.into_iter().find(|(base, _)| name.starts_with(base));
     meta.is_file()
         && match (name, database) {
             (_, Some((base, application))) => {
                 let ending = &name[base.len()..];
-                (ending.is_empty() || BESIDE.contains(&ending)) && is_database(&path.with_file_name(base), application)
+                (ending.is_empty() || SQLITE_ENDINGS.contains(&ending))
+                    && is_database(&path.with_file_name(base), application)
             }
             ("lock", None) => meta.len() == 0,
             ("reserve", None) => Reserve::new(path.parent().unwrap_or(Path::new("."))).is_reserve(),
             // A ledger must be there: only files that it knows are ever removed.
-            _ if hex_stem(path, MATERIAL, 32).is_some() => is_database(&path.with_file_name(LEDGER), APPLICATION),
+            _ if hex_stem(path, MATERIAL_ENDING, 32).is_some() => {
+                is_database(&path.with_file_name(LEDGER), APPLICATION)
+            }
             _ => hex_stem(path, ".kept", 64).or_else(|| hex_stem(path, ".part", 32)).is_some(),
         }
 }

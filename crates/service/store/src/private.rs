@@ -73,7 +73,7 @@ pub(crate) fn refuse_world_writable(dir: &Path) -> Result<PathBuf, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::NotPrivate`] for a link and for another user's file; [`StoreError::File`].
-pub fn made_file(path: &Path) -> Result<File, StoreError> {
+pub fn open_private(path: &Path) -> Result<File, StoreError> {
     close_to_others(path)?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);

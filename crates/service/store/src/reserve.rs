@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Size of the reserve: more than the pages that a few dozen claims write before SQLite reuses its
 /// log.
 const RESERVE_BYTES: usize = 256 << 10;
-const FILL: u8 = 0x55;
+const FILL_BYTE: u8 = 0x55;
 
 /// The reserve file of a folder.
 pub(crate) struct Reserve {
@@ -36,7 +36,7 @@ impl Reserve {
         }
         self.release();
         // Not zeros: some file systems allocate no room for zeros.
-        let fill = vec![FILL; RESERVE_BYTES];
+        let fill = vec![FILL_BYTE; RESERVE_BYTES];
         match private::write_new(&self.path, private::FILE_MODE, |file| file.write_all(&fill)) {
             // Another process is making it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -71,7 +71,7 @@ impl Reserve {
     /// Whether the file of that name is a reserve.
     pub(crate) fn is_reserve(&self) -> bool {
         let is_small = fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file() && m.len() <= RESERVE_BYTES as u64);
-        is_small && fs::read(&self.path).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == FILL))
+        is_small && fs::read(&self.path).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == FILL_BYTE))
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn room_is_held_given_once_and_held_again() {
+    fn releases_reserve_once_when_disk_is_full() {
         let dir = tempfile::tempdir().unwrap();
         let reserve = Reserve::new(dir.path());
         let size = || fs::metadata(dir.path().join("reserve")).map_or(0, |meta| meta.len());

@@ -40,7 +40,7 @@ impl Role {
     /// Reads the role of a certificate (DER). Certificates without a role, unreadable ones, and
     /// helpers without an owner are clients.
     #[must_use]
-    pub fn of(certificate: &[u8]) -> Self {
+    pub fn from_certificate(certificate: &[u8]) -> Self {
         let Some(certificate) = decode(certificate) else { return Self::Client };
         let units = subject_texts(&certificate, ORGANIZATIONAL_UNIT_NAME);
         match units.as_slice() {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_of_the_subject_decides_and_nothing_else() {
+    fn reads_role_from_subject_unit_only() {
         for (unit, name, role) in [
             (Some(OPERATOR), "ada", Role::Operator),
             (None, "ada", Role::Client),
@@ -110,7 +110,7 @@ mod tests {
             (None, OPERATOR, Role::Client),
             (Some(""), OPERATOR, Role::Client),
         ] {
-            assert_eq!(Role::of(&certificate(unit, name)), role, "{unit:?} {name}");
+            assert_eq!(Role::from_certificate(&certificate(unit, name)), role, "{unit:?} {name}");
         }
         // The issuer's unit does not count, only the subject's.
         let mut ca = CertificateParams::new(vec![]).unwrap();
@@ -118,11 +118,11 @@ mod tests {
         let key = || KeyPair::generate().unwrap();
         let issuer = rcgen::CertifiedIssuer::self_signed(ca, key()).unwrap();
         let signed = CertificateParams::new(vec![]).unwrap().signed_by(&key(), &issuer).unwrap();
-        assert_eq!(Role::of(signed.der()), Role::Client);
+        assert_eq!(Role::from_certificate(signed.der()), Role::Client);
     }
 
     #[test]
-    fn a_common_name_is_one_line_that_no_terminal_obeys() {
+    fn common_name_is_one_plain_line() {
         let read_name = |name: &str| common_name(&certificate(None, name));
         assert_eq!(read_name("alice").as_deref(), Some("alice"));
         let hostile = "a\u{1b}[2J\r\nb\u{202e}c\u{ad}\u{61c}\u{180e}\u{2060}\u{e0041}d";
@@ -135,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_has_one_owner_or_is_a_client() {
+    fn helper_without_owner_is_client() {
         let owner = ClientId([0xab; 32]);
         let read_role = |owner: Option<&str>| {
             let mut params = CertificateParams::new(vec![]).unwrap();
             params.distinguished_name.push(DnType::OrganizationalUnitName, HELPER);
             owner.iter().for_each(|owner| params.distinguished_name.push(DnType::OrganizationName, *owner));
-            Role::of(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+            Role::from_certificate(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
         };
         assert_eq!(read_role(Some(&owner.to_string())), Role::Helper { owner });
         assert_eq!([None, Some("alice"), Some("")].map(read_role), [Role::Client; 3]);
@@ -149,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_no_operator() {
+    fn truncated_certificate_is_client() {
         let whole = certificate(Some(OPERATOR), "ada");
-        assert!((0..whole.len()).all(|n| Role::of(&whole[..n]) == Role::Client));
+        assert!((0..whole.len()).all(|n| Role::from_certificate(&whole[..n]) == Role::Client));
     }
 }

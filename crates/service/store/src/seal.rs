@@ -63,7 +63,7 @@ pub struct FileName([u8; 16]);
 impl FileName {
     /// The name of a file; its folder does not count.
     #[must_use]
-    pub fn of(path: &Path) -> Self {
+    pub fn from_path(path: &Path) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 name of a sealed file");
         hasher.update(path.file_name().unwrap_or_default().as_encoded_bytes());
         let mut name = [0; 16];
@@ -76,19 +76,19 @@ impl Kind {
     /// The kind of a model's file.
     #[must_use]
     pub fn model(path: &Path) -> Self {
-        Self::Model(FileName::of(path))
+        Self::Model(FileName::from_path(path))
     }
 
     /// The kind of a lowered model's file.
     #[must_use]
     pub fn lowered(path: &Path) -> Self {
-        Self::Lowered(FileName::of(path))
+        Self::Lowered(FileName::from_path(path))
     }
 
     /// The kind of a client secret's file.
     #[must_use]
     pub fn secret(path: &Path) -> Self {
-        Self::Secret(FileName::of(path))
+        Self::Secret(FileName::from_path(path))
     }
 
     /// The kind of a model owner's file: `*.lowered` is a lowered model, any other a model.

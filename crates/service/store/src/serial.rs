@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Most bytes of a serial number (RFC 5280, section 4.1.2.2).
-const MAX: usize = 20;
+const MAX_SERIAL_BYTES: usize = 20;
 
 /// The serial number of a certificate, unique within its CA.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,15 +14,15 @@ impl Serial {
     /// Reads the number of a certificate (DER); `None` if the bytes are not a certificate or the
     /// number is too long.
     #[must_use]
-    pub fn of(certificate: &[u8]) -> Option<Self> {
+    pub fn from_certificate(certificate: &[u8]) -> Option<Self> {
         let certificate = decode(certificate)?;
         let serial = without_zeros(certificate.tbs_certificate().serial_number().as_bytes());
-        (serial.len() <= MAX).then(|| Self(serial.into()))
+        (serial.len() <= MAX_SERIAL_BYTES).then(|| Self(serial.into()))
     }
 
     /// Draws a new number, positive.
     pub(crate) fn random() -> Result<Vec<u8>, getrandom::Error> {
-        let mut bytes = [0; MAX];
+        let mut bytes = [0; MAX_SERIAL_BYTES];
         getrandom::fill(&mut bytes)?;
         // The first bits make all numbers positive and twenty bytes long.
         bytes[0] = bytes[0] & 0x3f | 0x40;
@@ -60,7 +60,7 @@ impl FromStr for Serial {
             digits.insert(0, 0);
         }
         let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-        if bytes.len() > MAX {
+        if bytes.len() > MAX_SERIAL_BYTES {
             return Err(not_a_serial(text));
         }
         Ok(Self(without_zeros(&bytes).into()))
@@ -83,7 +83,7 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair, SerialNumber};
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn parses_printed_serials() {
         for (text, shown) in [
             ("1", "01"),
             ("00:01", "01"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_has_the_number_that_it_was_given() {
+    fn reads_serial_of_certificate() {
         let key = KeyPair::generate().unwrap();
         let certificate = |bytes: &[u8]| {
             let mut params = CertificateParams::new(vec![]).unwrap();
@@ -114,11 +114,11 @@ mod tests {
         // A number whose first bit is set is encoded with a leading zero byte.
         for bytes in [&[0xff, 1, 2][..], &[1], &[0x7f; 20]] {
             let text: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-            assert_eq!(Serial::of(&certificate(bytes)).unwrap(), text.parse().unwrap());
+            assert_eq!(Serial::from_certificate(&certificate(bytes)).unwrap(), text.parse().unwrap());
         }
-        assert_eq!(Serial::of(&certificate(&[1; 21])), None);
-        assert_eq!(Serial::of(b"no certificate"), None);
+        assert_eq!(Serial::from_certificate(&certificate(&[1; 21])), None);
+        assert_eq!(Serial::from_certificate(b"no certificate"), None);
         let drawn = certificate(&Serial::random().unwrap());
-        assert_eq!(Serial::of(&drawn).unwrap().to_string().len(), 40);
+        assert_eq!(Serial::from_certificate(&drawn).unwrap().to_string().len(), 40);
     }
 }

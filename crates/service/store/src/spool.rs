@@ -7,10 +7,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use zeroize::Zeroizing;
 
 /// Bytes that are digested at a time.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Default limit: larger material is read from disk while it is used.
-pub const IN_MEMORY: u64 = 64 << 20;
+pub const MAX_IN_MEMORY_BYTES: u64 = 64 << 20;
 
 /// The content of claimed or picked material.
 pub enum Claimed {
@@ -128,7 +128,7 @@ pub(crate) fn contents(mut file: File, key: Option<&SealKey>, kind: Kind) -> Res
 
 /// The digest of a file, as [`Spool`] computes it.
 pub(crate) fn digest(file: &mut File) -> io::Result<blake3::Hash> {
-    let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
+    let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE_BYTES]);
     loop {
         match file.read(&mut piece)? {
             0 => return Ok(hasher.finalize()),

@@ -32,7 +32,7 @@ mod put;
 use crate::entry::{Binding, Entry, Ordered, Origin, Party};
 use crate::file_lock::FileLock;
 use crate::ledger::{Counts, Ledger, State, Stored, Which, now};
-use crate::material_folder::{MATERIAL, material_folder, party_in};
+use crate::material_folder::{MATERIAL_ENDING, material_folder, party_in};
 use crate::reserve::Reserve;
 use crate::seal::{Kind, Reader, SealFault, SealKey, read_sealed, sealed_bytes, sync_folder};
 use crate::spool::{self, Claimed, Digesting, Spool};
@@ -51,7 +51,7 @@ pub use pick::{InHand, Picked};
 pub use put::{Placing, Reserved};
 
 /// Default lifetime of material that is not known to be wanted.
-pub const EXPIRE: Duration = Duration::from_secs(30 * 24 * 3600);
+pub const DEFAULT_EXPIRY: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A folder of material. Threads may share it.
 pub struct Store {
@@ -107,10 +107,10 @@ impl Store {
     fn open_with(dir: PathBuf, party: Option<Party>, key: Option<SealKey>, steps: Steps) -> Result<Self, StoreError> {
         let path = dir.join("lock");
         let failed = || StoreError::file("locking", &path);
-        let (lock, alone) = match FileLock::try_exclusive(private::made_file(&path)?).map_err(failed())? {
+        let (lock, alone) = match FileLock::try_exclusive(private::open_private(&path)?).map_err(failed())? {
             Some(lock) => (lock, true),
             // Waits for a process that runs recovery.
-            None => (FileLock::shared(private::made_file(&path)?).map_err(failed())?, false),
+            None => (FileLock::shared(private::open_private(&path)?).map_err(failed())?, false),
         };
         let ledger = Ledger::open(&dir, party, key.as_ref())?;
         let reserve = Reserve::new(&dir);
@@ -355,7 +355,7 @@ impl Store {
     }
 
     fn path(&self, id: MaterialId) -> PathBuf {
-        self.dir.join(format!("{id}{MATERIAL}"))
+        self.dir.join(format!("{id}{MATERIAL_ENDING}"))
     }
 
     /// Opens the file of claimed material, if it has the expected length.
@@ -438,7 +438,7 @@ impl Store {
         let mut ids = BTreeSet::new();
         for entry in listing {
             let name = entry.map_err(StoreError::file("listing", &self.dir))?.file_name();
-            let id = name.to_str().and_then(|n| n.strip_suffix(MATERIAL));
+            let id = name.to_str().and_then(|n| n.strip_suffix(MATERIAL_ENDING));
             ids.extend(id.and_then(|id| id.parse::<MaterialId>().ok()));
         }
         Ok(ids)

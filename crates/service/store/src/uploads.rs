@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn uploads_are_kept_within_a_quota_and_the_ledger_says_how_they_ended() {
+    fn uploads_respect_quota_and_ledger_records_their_end() {
         let (dir, store) = store();
         let (path, is_whole) = place(&store, ALICE, 7, 60).unwrap();
         let part = path.with_extension("part");
@@ -294,7 +294,7 @@ mod tests {
 
     /// Promised bytes count under any name; otherwise a client could fill the disk.
     #[test]
-    fn one_name_for_two_plans_is_two_uploads() {
+    fn same_name_for_two_plans_counts_twice() {
         let (_dir, store) = store();
         let (large, _) = place(&store, ALICE, 7, 90).unwrap();
         let (plan, name) = (&[4; 32], &[7; 32]);
@@ -310,7 +310,7 @@ mod tests {
 
     /// Otherwise the runs of a client that stores no secrets would use up its share.
     #[test]
-    fn what_ended_runs_have_sent_makes_way_if_nobody_uses_it() {
+    fn ends_least_recently_used_idle_upload() {
         let (_dir, store) = store();
         place(&store, ALICE, 1, 10).unwrap();
         place(&store, BOB, 1, 10).unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_frees_its_place_whoever_has_it_open_and_does_not_come_back() {
+    fn deleted_upload_frees_space_while_open() {
         let (_dir, store) = store();
         let (path, _) = place(&store, ALICE, 7, 60).unwrap();
         let part = path.with_extension("part");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_ended_rows_go_and_all_others_outlive_the_process() {
+    fn sweep_deletes_only_files_of_ended_uploads() {
         let (dir, store) = store();
         let (path, _) = place(&store, ALICE, 7, 60).unwrap();
         let part = path.with_extension("part");

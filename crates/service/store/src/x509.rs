@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_counted_over_centuries() {
+    fn formats_and_decodes_dates_over_centuries() {
         let format_day = |day: u64| Validity { from: 0, until: day * 86_400 }.until_utc();
         for (date, want) in [
             ([1970, 1, 1], 0),
@@ -92,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_says_when_for_whom_and_with_which_key() {
+    fn reads_validity_hosts_and_key() {
         let hosts = ["localhost", "*.example.org", "127.0.0.1", "::1"].map(String::from);
         let (der, key) = certificate(&hosts);
         let validity = Validity { from: 20_779 * 86_400 + 3661, until: 32_873 * 86_400 };
-        assert_eq!(Validity::of(&der), Some(validity));
+        assert_eq!(Validity::from_certificate(&der), Some(validity));
         assert_eq!(super::hosts(&decode(&der).unwrap()).unwrap(), hosts);
         assert_eq!(super::hosts(&decode(&certificate(&[]).0).unwrap()), Some(vec![]));
         assert_eq!(fingerprint(&der).unwrap().0, *blake3::hash(&key.subject_public_key_info()).as_bytes());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_never_panics_nor_makes_an_operator() {
+    fn changed_byte_never_yields_operator() {
         let (der, _) = certificate(&["localhost", "127.0.0.1"].map(String::from));
         assert!(CertificateInfo::from_der("ops", &der).is_some_and(|info| info.purpose.to_string() == "operator"));
         for index in 0..der.len() {

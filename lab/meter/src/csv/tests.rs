@@ -50,7 +50,7 @@ fn record() -> Record {
 }
 
 #[test]
-fn columns_and_rows_are_as_documented() {
+fn writes_documented_columns() {
     let mut csv = Vec::new();
     to_csv(&record(), &mut csv).unwrap();
     let csv = String::from_utf8(csv).unwrap();
@@ -71,7 +71,7 @@ fn columns_and_rows_are_as_documented() {
 }
 
 #[test]
-fn a_writer_that_fails_is_an_error() {
+fn reports_failing_writer() {
     let mut full: &mut [u8] = &mut [0; 100];
     assert!(to_csv(&record(), &mut full).is_err());
 }

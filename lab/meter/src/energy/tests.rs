@@ -27,7 +27,7 @@ fn energy_of(power: impl Fn(f64) -> f64, n: usize, end: f64) -> f64 {
 }
 
 #[test]
-fn integration_agrees_with_closed_forms_on_irregular_stamps() {
+fn integrates_irregular_samples() {
     assert_near(energy_of(|_| 3.5, 17, 10.0), 35.0, 1e-9);
     // The rule is exact for a ramp.
     assert_near(energy_of(|t| 2.0 + 0.5 * t, 17, 10.0), 45.0, 1e-9);
@@ -53,7 +53,7 @@ fn noise(n: usize, correlation: f64, seed: u64) -> Vec<f64> {
 }
 
 #[test]
-fn a_baseline_states_mean_sd_and_what_is_left_of_them() {
+fn baseline_has_mean_and_deviations() {
     let power: Vec<(f64, f64)> = noise(2000, 0.0, 1).into_iter().map(|x| (0.1, 4.0 + 0.2 * x)).collect();
     let white = Baseline::from_power(&power, 0.0).unwrap();
     assert_near(white.mean_w, 4.0, 0.02);
@@ -68,7 +68,7 @@ fn a_baseline_states_mean_sd_and_what_is_left_of_them() {
 }
 
 #[test]
-fn the_uncertainty_of_a_baseline_is_right_for_correlated_noise() {
+fn baseline_uncertainty_fits_correlated_noise() {
     // Over many baselines: the scatter of their means against their stated uncertainties.
     for correlation in [0.0, 0.6, 0.9] {
         let baselines = (0..300).map(|seed| {
@@ -99,7 +99,7 @@ fn drift_and_resolution_widen_the_uncertainty() {
 }
 
 #[test]
-fn net_energy_carries_its_uncertainty_and_says_when_it_means_nothing() {
+fn net_energy_has_uncertainty_and_noise_flag() {
     let baseline = Baseline { sd_w: 0.1, n: 100, seconds: 100.0, mean_sd_w: 0.01, ..FLAT };
     let net = |gross_j| net(gross_j, &baseline, 10.0, Provenance::Measured);
     let figure = net(50.0);
@@ -112,7 +112,7 @@ fn net_energy_carries_its_uncertainty_and_says_when_it_means_nothing() {
 }
 
 #[test]
-fn parties_share_the_host_s_energy_by_processor_time() {
+fn attributes_energy_by_processor_time() {
     let host = net(100.0, &Baseline { mean_sd_w: 0.05, ..FLAT }, 10.0, Provenance::Measured);
     let shares = attribute(&host, &cpu(1.0, 3.0), 0.0, 0.0);
     assert_eq!(shares["client"].provenance, Provenance::Attributed);
@@ -135,7 +135,7 @@ fn parties_share_the_host_s_energy_by_processor_time() {
 }
 
 #[test]
-fn what_others_used_is_nobody_s_and_idle_power_is_the_parties_alone() {
+fn others_get_no_energy_and_no_idle_power() {
     let host = net(100.0, &FLAT, 10.0, Provenance::Measured);
     // A link emulator with as much work as both parties.
     let client = attribute(&host, &cpu(1.0, 1.0), 0.0041, 2.0)["client"];
@@ -149,7 +149,7 @@ fn what_others_used_is_nobody_s_and_idle_power_is_the_parties_alone() {
 }
 
 #[test]
-fn a_modelled_party_bears_its_own_base_power() {
+fn modelled_gross_energy_includes_base_power() {
     let coefficients = Coefficients { base_w: 2.0, core_w: 3.0, byte_j: 1e-7, relative_sd: 0.2 };
     let figure = modelled(4.0, 1e7, 10.0, &coefficients);
     assert_eq!((figure.idle_j, figure.net_j, figure.gross_j), (Some(20.0), Some(13.0), 33.0));
@@ -166,7 +166,7 @@ fn sample(t: f64, rails: &[(Option<f64>, f64)]) -> Sample {
 }
 
 #[test]
-fn a_curve_has_counted_rails_only_and_no_missing_values() {
+fn curve_skips_uncounted_rails_and_missing_values() {
     let samples = [
         sample(0.0, &[(Some(1.0), 0.0), (Some(9.0), 0.0)]),
         sample(1.0, &[(Some(1.0), 1.0), (Some(9.0), 9.0)]),

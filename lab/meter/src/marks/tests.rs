@@ -27,7 +27,7 @@ impl Recorder {
 }
 
 #[test]
-fn marks_of_several_programs_reach_the_record_even_if_sent_just_before_the_end() {
+fn records_marks_sent_just_before_close() {
     let recorder = Recorder::start();
     let (listener, path) = recorder.listen();
     let address = listener.address();
@@ -60,7 +60,7 @@ fn marks_of_several_programs_reach_the_record_even_if_sent_just_before_the_end()
 }
 
 #[test]
-fn strange_programs_do_no_harm() {
+fn limits_malformed_and_excessive_input() {
     let recorder = Recorder::start();
     let (listener, path) = recorder.listen();
     let mut endless = UnixStream::connect(&path).unwrap();
@@ -87,7 +87,7 @@ fn strange_programs_do_no_harm() {
 }
 
 #[test]
-fn a_program_goes_on_when_its_listener_does_not_read_or_goes_away() {
+fn sender_survives_lost_listener() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deaf");
     let deaf = UnixListener::bind(&path).unwrap();
@@ -118,7 +118,7 @@ fn a_program_goes_on_when_its_listener_does_not_read_or_goes_away() {
 }
 
 #[test]
-fn marks_over_tcp_are_on_the_listener_s_clock() {
+fn tcp_marks_use_clock_of_listener() {
     let recorder = Recorder::start();
     let handle = recorder.sampler.handle();
     let listener = MarkListener::tcp("127.0.0.1:0", &handle).unwrap();

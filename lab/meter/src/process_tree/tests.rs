@@ -89,7 +89,7 @@ fn sampled(tree: &mut ProcessTree) -> (u64, u64) {
 }
 
 #[test]
-fn descendants_count_and_strangers_do_not() {
+fn counts_descendants_only() {
     let fake = Fake::new();
     fake.put(process(10, 1).used(5, 1).resident(100));
     fake.put(process(11, 10).used(7, 2).resident(200));
@@ -109,7 +109,7 @@ fn descendants_count_and_strangers_do_not() {
 }
 
 #[test]
-fn a_child_that_its_parent_reaps_is_counted_once() {
+fn counts_reaped_child_once() {
     let fake = Fake::new();
     let mut tree = fake.tree();
     fake.put(process(11, 10).used(50, 20));
@@ -121,7 +121,7 @@ fn a_child_that_its_parent_reaps_is_counted_once() {
 }
 
 #[test]
-fn a_child_that_nobody_waits_for_keeps_its_time() {
+fn keeps_time_of_unwaited_child() {
     let fake = Fake::new();
     fake.put(process(10, 1).used(3, 0));
     let mut tree = fake.tree();
@@ -143,7 +143,7 @@ fn a_child_that_nobody_waits_for_keeps_its_time() {
 }
 
 #[test]
-fn a_whole_branch_that_ends_at_once_is_counted_once() {
+fn counts_ended_branch_once() {
     let fake = Fake::new();
     let mut tree = fake.tree();
     fake.put(process(11, 10).used(10, 1));
@@ -157,7 +157,7 @@ fn a_whole_branch_that_ends_at_once_is_counted_once() {
 }
 
 #[test]
-fn a_process_that_is_being_reaped_and_a_reused_id_are_told_apart() {
+fn distinguishes_reaping_from_reused_id() {
     let fake = Fake::new();
     let mut tree = fake.tree();
     fake.put(process(11, 10).used(50, 20));
@@ -171,7 +171,7 @@ fn a_process_that_is_being_reaped_and_a_reused_id_are_told_apart() {
 }
 
 #[test]
-fn processes_that_seem_each_other_s_parents_end_no_worse_than_others() {
+fn survives_circular_parents() {
     let fake = Fake::new();
     let mut tree = fake.tree();
     fake.put(process(11, 10).used(5, 0));
@@ -186,7 +186,7 @@ fn processes_that_seem_each_other_s_parents_end_no_worse_than_others() {
 }
 
 #[test]
-fn broken_stat_files_are_no_process() {
+fn rejects_broken_stat_files() {
     let stat_line = b"7 (x) S 1 1 1 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 1 0 99 1196008 5 18446744073709551615";
     assert_eq!(Stat::parse(stat_line, 10).unwrap().total(), Time { user: 40, system: 60 });
     for end in 0..stat_line.len() - 24 {
@@ -253,7 +253,7 @@ proptest! {
     /// for each process that waits for children, for any number of ended children and any sample
     /// times.
     #[test]
-    fn ended_children_are_counted_once_and_errors_do_not_add_up(events in events()) {
+    fn errors_of_ended_children_do_not_add_up(events in events()) {
         let fake = Fake::new();
         let folder = fake.folder.path().to_owned();
         let mut tree = fake.tree();
@@ -296,7 +296,7 @@ proptest! {
 }
 
 #[test]
-fn the_time_of_a_whole_life_replaces_what_was_seen_of_it() {
+fn reported_lifetime_replaces_samples() {
     let fake = Fake::new();
     fake.put(process(20, 1));
     let mut tree = fake.tree();
@@ -353,7 +353,7 @@ fn reported_and_true(program: &mut Command) -> [f64; 4] {
 }
 
 #[test]
-fn a_short_life_is_known_exactly() {
+fn measures_short_process_exactly() {
     let script = format!("{BURN}; echo done; read x; exit 0");
     let [live, zombie, reaped, truth] = reported_and_true(Command::new("sh").args(["-c", &script]));
     assert!(truth > 2e-3 && truth < 10.0, "{truth}: too little or too much to test anything");
@@ -363,7 +363,7 @@ fn a_short_life_is_known_exactly() {
 }
 
 #[test]
-fn children_that_come_and_go_are_known_to_two_ticks_and_exactly_once_reaped() {
+fn measures_children_within_two_ticks() {
     let script = format!("for n in 1 2 3 4 5 6 7 8; do ( {BURN} ); done; echo done; read x; exit 0");
     let [live, zombie, reaped, truth] = reported_and_true(Command::new("sh").args(["-c", &script]));
     for reported in [live, zombie] {
@@ -373,7 +373,7 @@ fn children_that_come_and_go_are_known_to_two_ticks_and_exactly_once_reaped() {
 }
 
 #[test]
-fn a_tree_in_a_process_namespace_is_seen_from_outside() {
+fn sees_tree_in_process_namespace() {
     let script = format!("{BURN}; echo done; read x; exit 0");
     if !Command::new("unshare").args(["--pid", "--fork", "true"]).status().is_ok_and(|s| s.success()) {
         eprintln!("SKIPPED: process namespaces need root and `unshare` of util-linux");
@@ -387,7 +387,7 @@ fn a_tree_in_a_process_namespace_is_seen_from_outside() {
 }
 
 #[test]
-fn time_of_threads_that_have_ended_is_kept() {
+fn keeps_time_of_ended_threads() {
     let mut tree = ProcessTree::new("/proc");
     assert!(tree.add(std::process::id(), Since::Now));
     let burnt: f64 = (0..3)
@@ -404,7 +404,7 @@ fn time_of_threads_that_have_ended_is_kept() {
 }
 
 #[test]
-fn without_ids_of_our_own_namespace_there_are_no_clocks() {
+fn foreign_namespace_has_no_clocks() {
     let folder = tempfile::tempdir().unwrap();
     assert!(!has_clocks(folder.path()));
     std::os::unix::fs::symlink("1", folder.path().join("self")).unwrap();
@@ -413,7 +413,7 @@ fn without_ids_of_our_own_namespace_there_are_no_clocks() {
 }
 
 #[test]
-fn two_real_programs_with_children_are_measured_and_never_run_backwards() {
+fn figures_of_real_programs_never_decrease() {
     // Each starts short-lived busy children one after the other, after a signal.
     let script = "read go; for i in 1 2 3 4 5 6; do ( j=0; while [ $j -lt 60000 ]; do j=$((j+1)); done ); done";
     let start = || Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();

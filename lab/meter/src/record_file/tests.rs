@@ -42,7 +42,7 @@ fn write(path: &Path, lines: &[Line]) {
 }
 
 #[test]
-fn a_record_comes_back_as_it_was_written() {
+fn record_round_trips() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.jsonl");
     write(&path, &lines());
@@ -59,7 +59,7 @@ fn a_record_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn a_record_cut_anywhere_is_read_up_to_its_last_whole_line() {
+fn reads_truncated_record_to_last_whole_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.jsonl");
     write(&path, &lines());
@@ -81,7 +81,7 @@ fn a_record_cut_anywhere_is_read_up_to_its_last_whole_line() {
 }
 
 #[test]
-fn a_record_replaces_a_record_and_nothing_else() {
+fn replaces_only_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.jsonl");
     write(&path, &lines());
@@ -99,7 +99,7 @@ fn a_record_replaces_a_record_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_record_is_refused_with_a_reason() {
+fn rejects_malformed_records() {
     let header_line = serde_json::to_string(&Line::Header(header())).unwrap();
     let summary = serde_json::to_string(&Line::Summary(Summary::default())).unwrap();
     for (text, wanted) in [
@@ -123,7 +123,7 @@ fn what_is_no_record_is_refused_with_a_reason() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 0_usize..200) {
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 0_usize..200) {
         let _ = parse_line(&bytes);
         let mut text = serde_json::to_vec(&Line::Header(header())).unwrap();
         text.push(b'\n');
@@ -157,7 +157,7 @@ fn on_small_disk(size: &str, test: impl FnOnce(&str, &Path) + std::panic::Unwind
 }
 
 #[test]
-fn on_a_full_disk_the_record_keeps_every_whole_line_and_can_go_on() {
+fn full_disk_keeps_whole_lines() {
     on_small_disk("64k", |root, path| {
         let mut writer = RecordWriter::create(path, &header()).unwrap();
         let note = |i: usize| Line::Note(Note { t: i as f64, text: "x".repeat(1000) });
@@ -178,7 +178,7 @@ fn on_a_full_disk_the_record_keeps_every_whole_line_and_can_go_on() {
 }
 
 #[test]
-fn a_sampler_on_a_full_disk_goes_on_and_says_so() {
+fn sampler_continues_on_full_disk() {
     let config = |output: &Path| SamplerConfig {
         output: Some(output.to_owned()),
         interval: Duration::from_millis(2),

@@ -25,7 +25,7 @@ use tacit_measure::clock::{monotonic_ns, unix_ns};
 use thread::{Command, Worker};
 
 /// Most commands that wait for the sampler; further marks are dropped and counted.
-const QUEUE: usize = 4096;
+const QUEUE_LEN: usize = 4096;
 
 /// A running sampler.
 pub struct Sampler {
@@ -65,7 +65,7 @@ impl Sampler {
             labels: config.labels.clone(),
         };
         let writer = config.output.as_ref().map(|path| RecordWriter::create(path, &header)).transpose()?;
-        let (commands, inbox) = sync_channel(QUEUE);
+        let (commands, inbox) = sync_channel(QUEUE_LEN);
         let dropped = Arc::new(AtomicU64::new(0));
         let worker = Worker::new(config, writer, started_ns, dropped.clone())?;
         let thread = std::thread::Builder::new()

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn power_is_integrated_between_readings_at_any_times() {
+    fn integrates_power_at_irregular_times() {
         let (mut rail, mut last) = (Rail::default(), None);
         // 2 W + 10 W/s: the trapezoid is exact.
         for t in [0.1, 0.15, 0.4, 0.41, 1.1] {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_differenced_and_tell_the_power_since_the_last_reading() {
+    fn differences_counters() {
         let mut rail = Rail::default();
         let mut take = |t, joules| rail.take(t, Value::Joules(joules));
         assert_eq!(take(1.0, 500.0), RailSample { w: None, j: 0.0 });
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_bridged_from_its_begin_to_its_end() {
+    fn bridges_gap_linearly() {
         let mut rail = Rail::default();
         let readings = [Value::Watts(4.0), Value::Missing, Value::Missing, Value::Watts(6.0)];
         for (t, value) in [0.0, 1.0, 9.0, 10.0].into_iter().zip(readings) {

@@ -57,7 +57,7 @@ fn run_sampler(sources: Vec<Box<dyn Source>>, count: usize) -> (Stopped, f64) {
 
 /// The path through the sampler; `power.rs` tests the arithmetic.
 #[test]
-fn power_is_integrated_and_counters_are_differenced() {
+fn integrates_power_and_differences_counters() {
     let watts = scripted_source("watts", 1, |_, _| Ok(vec![Value::Watts(2.0), Value::Watts(1000.0)]));
     let joules =
         scripted_source("joules", 1, |_, call| Ok(vec![Value::Joules(500.0 + 3.0 * call as f64), Value::Missing]));
@@ -76,7 +76,7 @@ fn power_is_integrated_and_counters_are_differenced() {
 }
 
 #[test]
-fn missing_values_are_bridged_and_never_0_watts() {
+fn bridges_missing_values() {
     // Readings 5 to 30 are missing.
     let source = scripted_source("gaps", 1, |_, call| {
         let value = if (5..=30).contains(&call) { Value::Missing } else { Value::Watts(4.0) };
@@ -94,7 +94,7 @@ fn missing_values_are_bridged_and_never_0_watts() {
 }
 
 #[test]
-fn a_failing_source_is_noted_once_and_tried_again() {
+fn notes_failing_source_once() {
     let source = scripted_source("flaky", 1, |_, call| match call {
         3..=20 => Err(read_error()),
         _ => Ok(vec![Value::Watts(6.0), Value::Missing]),
@@ -112,7 +112,7 @@ fn a_failing_source_is_noted_once_and_tried_again() {
 }
 
 #[test]
-fn a_slow_source_is_read_at_its_own_pace_and_deadlines_do_not_drift() {
+fn slow_source_keeps_own_interval_without_drift() {
     let slow = scripted_source("slow", 50, |_, _| Ok(vec![Value::Watts(1.0), Value::Missing]));
     // Without absolute deadlines every sample would delay all later ones by these 4 ms.
     let heavy = scripted_source("heavy", 1, |_, _| {
@@ -158,7 +158,7 @@ fn go(program: &mut Child) {
 }
 
 #[test]
-fn idle_power_is_subtracted_for_the_time_that_the_source_saw() {
+fn subtracts_idle_power_for_observed_time() {
     // Half of the time the source has no value.
     let source = scripted_source("s", 1, |_, call| {
         Ok(vec![if call <= 20 { Value::Watts(3.0) } else { Value::Missing }, Value::Missing])
@@ -172,7 +172,7 @@ fn idle_power_is_subtracted_for_the_time_that_the_source_saw() {
 }
 
 #[test]
-fn who_floods_a_record_with_marks_fills_neither_memory_nor_disk() {
+fn limits_flood_of_marks() {
     let sampler = Sampler::start(config(vec![], 60_000)).unwrap();
     let handle = sampler.handle();
     for _ in 0..110 {
@@ -186,7 +186,7 @@ fn who_floods_a_record_with_marks_fills_neither_memory_nor_disk() {
 }
 
 #[test]
-fn a_record_holds_what_was_measured_of_real_programs() {
+fn records_real_programs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.jsonl");
     let source = scripted_source("s", 1, |_, _| Ok(vec![Value::Watts(5.0), Value::Missing]));
@@ -233,7 +233,7 @@ fn a_record_holds_what_was_measured_of_real_programs() {
 }
 
 #[test]
-fn calls_after_the_end_and_bad_intervals_are_no_trouble() {
+fn tolerates_late_calls_and_rejects_zero_interval() {
     let sampler = Sampler::start(config(vec![], 1000)).unwrap();
     let handle = sampler.handle();
     let stopped = sampler.stop().unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 /// Most watts of a single rail. A faster counter step is an error of the counter.
 pub(crate) const MAX_WATTS: f64 = 5000.0;
 /// Counters have their own intervals: a step may cover more time than passed between two reads.
-const SLACK: Duration = Duration::from_millis(100);
+const STEP_SLACK: Duration = Duration::from_millis(100);
 
 /// A cumulative counter in units of `unit` joules.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Counter {
             (None, _) => return Err(format!("counter went back from {last} to {raw}")),
         };
         let joules = step as f64 * self.unit;
-        if joules > MAX_WATTS * (passed + SLACK).as_secs_f64() {
+        if joules > MAX_WATTS * (passed + STEP_SLACK).as_secs_f64() {
             let seconds = passed.as_secs_f64();
             return Err(format!("counter jumped from {last} to {raw}, which would be {joules:.0} J in {seconds:.3} s"));
         }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn wraps_are_undone() {
+    fn undoes_wraps() {
         let mut counter = rapl();
         assert_eq!(counter.advance(RANGE - 10_000_000, SECOND), Ok(0.0));
         assert!((counter.advance(20_000_000, SECOND).unwrap() - 30.0).abs() < 1e-9);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_that_is_no_wrap_is_reported_and_not_counted() {
+    fn reports_decrease_that_is_no_wrap() {
         let mut counter = rapl();
         counter.advance(200_000_000_000, SECOND).unwrap();
         assert!(counter.advance(1_000_000, SECOND).unwrap_err().contains("62144 J"));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_gap_a_lower_value_is_a_restart() {
+    fn lower_value_after_gap_is_restart() {
         let mut counter = rapl();
         counter.advance(RANGE - 1_000_000, SECOND).unwrap();
         counter.missing();
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_course_is_followed_through_wraps(start in 0..RANGE, steps in prop::collection::vec(0u64..500_000_000, 1..300)) {
+        fn follows_any_course_through_wraps(start in 0..RANGE, steps in prop::collection::vec(0u64..500_000_000, 1..300)) {
             let mut counter = rapl();
             let (mut raw, mut expected) = (start, 0.0);
             counter.advance(raw, SECOND).unwrap();

@@ -27,7 +27,7 @@ const MAX_SECONDS: f64 = 1e12;
 const MAX_WATTS: f64 = 1e6;
 const MAX_JOULES: f64 = 1e15;
 /// Time without growth after which a file has no reading.
-const STALE: Duration = Duration::from_secs(10);
+const STALE_AFTER: Duration = Duration::from_secs(10);
 
 /// Columns of time and value in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -283,7 +283,7 @@ impl Source for GrowingCsv {
         if let Some(value) = self.take(&text)? {
             self.value = Some((value, Instant::now()));
         }
-        let fresh = self.value.filter(|(_, read_at)| read_at.elapsed() < STALE);
+        let fresh = self.value.filter(|(_, read_at)| read_at.elapsed() < STALE_AFTER);
         Ok(vec![fresh.map_or(Value::Missing, |(value, _)| value)])
     }
 }

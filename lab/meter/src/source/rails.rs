@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_rail_counts_alone() {
+    fn input_rail_counts_alone() {
         for (names, wanted) in [
             (&["VDD_SYS_GPU", "VDD_IN", "VDD_SYS_CPU"][..], &["VDD_IN"][..]),
             (&["POM_5V_IN", "POM_5V_GPU", "POM_5V_CPU"], &["POM_5V_IN"]),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_summed_where_there_is_no_input_rail() {
+    fn sums_parts_without_input_rail() {
         let orin = ["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"];
         assert_eq!(counted(&orin), orin);
         let xavier = ["GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"];

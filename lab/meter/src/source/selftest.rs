@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::time::Duration;
 
 /// Most busy cores of a machine at rest that is quiet enough for the test.
-const RESTLESS: f64 = 0.25;
+const MAX_REST_SHARE: f64 = 0.25;
 
 /// Number and times of the readings.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +129,7 @@ fn judge(
         let reason =
             format!("its power does not rise under load: {idle_w:.3} W at rest, {load_w:.3} W with all cores busy");
         let share = idle.used.cpu_s / idle.used.elapsed.as_secs_f64().max(1e-3) / f64::from(cores.max(1));
-        if share > RESTLESS {
+        if share > MAX_REST_SHARE {
             let percent = share * 100.0;
             let reason = format!("{reason}; but the machine was {percent:.0} % busy at rest");
             return Err(refusal(info, reason, "stop other work and try again"));

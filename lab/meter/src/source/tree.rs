@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_cut() {
+    fn truncates_long_files() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("long"), vec![b'7'; 100_000]).expect("a file");
         assert_eq!(Disk::new(folder.path()).read("/long").expect("a file").len(), 4096);

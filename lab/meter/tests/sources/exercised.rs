@@ -91,7 +91,7 @@ fn watts(load: Load) -> f64 {
 }
 
 #[test]
-fn a_source_that_follows_the_load_passes() {
+fn accepts_responsive_source() {
     let mut noise = alternating([0, 20_000]);
     let mut bench = hwmon(move |tree, _, load| tree.write(POWER, (watts(load) * 1e6) as u64 + noise()));
     let report = bench.test().unwrap();
@@ -105,7 +105,7 @@ fn a_source_that_follows_the_load_passes() {
 }
 
 #[test]
-fn a_counter_that_follows_the_load_passes() {
+fn accepts_responsive_counter() {
     let mut bench = rapl(|tree, usage, _| {
         tree.write(ENERGY, ((3.0 * usage.elapsed.as_secs_f64() + 1.1 * usage.cpu_s) * 1e6) as u64);
     });
@@ -114,7 +114,7 @@ fn a_counter_that_follows_the_load_passes() {
 }
 
 #[test]
-fn a_source_that_does_not_move_is_refused() {
+fn refuses_unresponsive_source() {
     // A counter that runs, but not faster under load, a sensor with noise, and one that falls.
     let flat =
         |tree: &MemoryTree, usage: Usage, _: Load| tree.write(ENERGY, (usage.elapsed.as_secs_f64() * 5e6) as u64);
@@ -134,7 +134,7 @@ fn a_source_that_does_not_move_is_refused() {
 }
 
 #[test]
-fn a_machine_that_was_not_at_rest_is_told() {
+fn reports_busy_machine() {
     let mut power = alternating([6_900_000, 7_000_000]);
     let mut bench = hwmon(move |tree, _, _| tree.write(POWER, power()));
     bench.machine.restless = 3.0;
@@ -143,7 +143,7 @@ fn a_machine_that_was_not_at_rest_is_told() {
 }
 
 #[test]
-fn a_source_that_vanishes_is_refused_with_its_error() {
+fn refuses_vanished_source() {
     let vanish = |tree: &MemoryTree, _: Usage, _: Load| tree.remove(POWER);
     let text = message(hwmon(vanish).test());
     assert!(text.contains("0 of 20 readings"), "{text}");
@@ -151,7 +151,7 @@ fn a_source_that_vanishes_is_refused_with_its_error() {
 }
 
 #[test]
-fn a_sensor_of_one_watt_resolution_is_marked_coarse() {
+fn marks_coarse_sensor() {
     let write_whole_watts =
         |tree: &MemoryTree, _: Usage, load: Load| tree.write(POWER, watts(load).round() as u64 * 1_000_000);
     let report = hwmon(write_whole_watts).test().unwrap();
@@ -165,7 +165,7 @@ fn a_sensor_of_one_watt_resolution_is_marked_coarse() {
 }
 
 #[test]
-fn this_machine_works_and_rests() {
+fn this_machine_loads_and_rests() {
     let mut machine = ThisMachine::new().unwrap();
     machine.load(Load { cores: 1, network: true }).unwrap();
     let before = machine.usage().unwrap();
@@ -185,7 +185,7 @@ fn this_machine_works_and_rests() {
 }
 
 #[test]
-fn calibrating_the_model_finds_its_own_coefficients() {
+fn calibration_recovers_model_coefficients() {
     let mut model = open("model:raspberry-pi-4b", &Roots::system()).unwrap();
     let mut machine = Machine::new(Arc::default(), |_, _, _| {});
     let plan = Plan { step: Duration::from_secs(2), settle: Duration::from_millis(100) };
@@ -217,7 +217,7 @@ fn step(watts: f64, cores: f64, bytes_per_s: f64) -> Step {
 }
 
 #[test]
-fn fits_that_mean_nothing_are_refused() {
+fn refuses_meaningless_fits() {
     let falling: Vec<Step> = (0..5).map(|i| step(9.0 - f64::from(i), f64::from(i), 0.0)).collect();
     for (steps, wanted) in [
         (&[][..], "too few"),
@@ -240,7 +240,7 @@ proptest! {
     /// Synthetic steps with known coefficients and noise: the truth lies within five standard errors, and
     /// exactly without noise.
     #[test]
-    fn least_squares_finds_the_coefficients(
+    fn least_squares_recovers_coefficients(
         base in 0.5f64..100.0, core in 0.1f64..20.0, byte in 1e-10f64..1e-7,
         noise in prop::collection::vec(-1.0f64..1.0, 20), size in prop_oneof![Just(0.0), 1e-3f64..0.1],
     ) {

@@ -12,7 +12,7 @@ use tacit_meter::source::trace::Kind;
 use tacit_meter::source::{Model, Provenance, Roots, Source, Usage, Value, detect, open, pmic};
 
 #[test]
-fn csv_headers_and_rows() {
+fn parses_csv_headers_and_rows() {
     let format = Format::parse("\u{feff}Volts, Time_s ,\"watts\"").unwrap();
     assert_eq!(format.kind(), Kind::Watts);
     assert_eq!(format.row("5.1,2.5,3.25").unwrap(), Some((2.5, 3.25)));
@@ -25,7 +25,7 @@ fn csv_headers_and_rows() {
     }
 }
 #[test]
-fn decimal_commas_are_read_where_clear_and_refused_where_not() {
+fn reads_only_unambiguous_decimal_commas() {
     let semicolons = Format::parse("time_s;watts").unwrap();
     assert_eq!(semicolons.row("0,5;3,25").unwrap(), Some((0.5, 3.25)));
     assert_eq!(semicolons.row("0.5;3.25").unwrap(), Some((0.5, 3.25)));
@@ -37,7 +37,7 @@ fn decimal_commas_are_read_where_clear_and_refused_where_not() {
 }
 
 #[test]
-fn csv_traces() {
+fn parses_csv_traces() {
     let trace = parse("# meter 7\ntime_s,joules\n10,5\n\n11,7.5\n13,8\n").unwrap();
     assert!(close(trace.duration_s(), 3.0));
     assert!(close(trace.joules_at(2.0).unwrap()[0], 2.75));
@@ -59,7 +59,7 @@ fn append(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_growing_csv_file_is_followed() {
+fn follows_growing_csv_file() {
     let (_folder, path) = meter_file();
     assert!(GrowingCsv::open(&path).is_err());
     std::fs::write(&path, "time_s,watts\n").unwrap();
@@ -88,7 +88,7 @@ fn a_growing_csv_file_is_followed() {
 }
 
 #[test]
-fn a_long_csv_file_is_read_from_its_end_and_a_line_without_end_refused() {
+fn reads_long_csv_file_from_its_end() {
     let (_folder, path) = meter_file();
     let lines: String = (0..100_000).map(|i| format!("{i},{}\n", i * 2)).collect();
     std::fs::write(&path, format!("time_s,joules\n{lines}")).unwrap();
@@ -102,7 +102,7 @@ fn a_long_csv_file_is_read_from_its_end_and_a_line_without_end_refused() {
 }
 
 #[test]
-fn http_bodies() {
+fn parses_http_bodies() {
     let parse = |text: &str, field: &str| {
         let field = (!field.is_empty()).then(|| Field::parse(field).unwrap());
         parse_body(text, field.as_ref())
@@ -164,7 +164,7 @@ fn until(source: &mut dyn Source, fits: impl Fn(&Result<Vec<Value>, tacit_meter:
 }
 
 #[test]
-fn a_meter_over_http_is_polled() {
+fn polls_http_meter() {
     let text = Arc::new(Mutex::new("{\"total\": 1000.0}".to_string()));
     let url = format!("external:{}#wh=/total", server(text.clone()));
     let mut source = open(&url, &Roots::system()).unwrap();
@@ -182,7 +182,7 @@ fn a_meter_over_http_is_polled() {
 }
 
 #[test]
-fn an_unreachable_meter_is_refused_at_once() {
+fn refuses_unreachable_meter() {
     for url in ["http://127.0.0.1:1/", "https://127.0.0.1/", "ftp://a/", "http://127.0.0.1:1/#watts"] {
         assert!(open(&format!("external:{url}"), &Roots::system()).is_err(), "{url}");
     }
@@ -199,7 +199,7 @@ const PMIC: &str = "  3V7_WL_SW_A current(0)=0.08490060A\n   3V3_SYS_A current(1
      BATT_V volt(25)=0.00488400V\n";
 
 #[test]
-fn the_pmic_of_a_raspberry_pi_5() {
+fn parses_pmic_output() {
     let rails = pmic::parse(PMIC).unwrap();
     assert_eq!(rails.len(), 3, "the input and the battery have no current: {rails:?}");
     let sum: f64 = rails.iter().map(|(_, w)| w).sum();
@@ -212,7 +212,7 @@ fn the_pmic_of_a_raspberry_pi_5() {
 }
 
 #[test]
-fn the_model_is_its_formula() {
+fn model_follows_formula() {
     let profile = DeviceProfile::load("raspberry-pi-4b").unwrap();
     let mode = profile.mode(None).unwrap();
     let mut model = Model::new(&profile, mode);
@@ -226,7 +226,7 @@ fn the_model_is_its_formula() {
 }
 
 #[test]
-fn a_profile_of_ones_own_is_a_source() {
+fn opens_profile_from_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.toml");
     let text = "name = \"mine\"\ndescription = \"x\"\ndefault_mode = \"default\"\n[[mode]]\nname = \"default\"\nbase_w = { value = 1.0, \

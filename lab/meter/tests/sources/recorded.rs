@@ -13,7 +13,7 @@ const ORIN: &str = "07-21-2025 16:33:42 RAM 17953/62841MB (lfb 9x4MB) CPU [7%@17
      VDD_GPU_SOC 2798mW/2700mW VDD_CPU_CV 799mW/799mW VIN_SYS_5V0 3315mW/3315mW";
 
 #[test]
-fn tegrastats_lines_in_all_dialects() {
+fn parses_tegrastats_dialects() {
     for (line, rails) in [
         (NANO, &[("POM_5V_IN", 0.92), ("POM_5V_GPU", 0.0), ("POM_5V_CPU", 0.119)][..]),
         (ORIN, &[("VDD_GPU_SOC", 2.798), ("VDD_CPU_CV", 0.799), ("VIN_SYS_5V0", 3.315)]),
@@ -36,7 +36,7 @@ fn replay(path: &Path) -> Box<dyn Source> {
 }
 
 #[test]
-fn tegrastats_logs_of_real_boards() {
+fn parses_tegrastats_logs_of_boards() {
     let logs = [
         ("csc2231_project.txt", 114, vec!["POM_5V_IN"], 0.92),
         ("orin_nano_tegra_burn.log", 103, vec!["VDD_IN"], 5.542),
@@ -56,7 +56,7 @@ fn tegrastats_logs_of_real_boards() {
 }
 
 #[test]
-fn a_replayed_log_has_the_energy_of_its_lines() {
+fn replays_energy_of_log() {
     let lines: String = [1000, 2000, 4000].iter().map(|mw| format!("VDD_IN {mw}/{mw} VDD_SOC 1/1\n")).collect();
     let parse = |text: &str, interval_s| tegrastats::parse_log(text, interval_s).unwrap();
     let trace = parse(&lines, 0.5);
@@ -73,7 +73,7 @@ fn a_replayed_log_has_the_energy_of_its_lines() {
 
 /// Energy reported by the EnergyRunner, window by window, against the sums over the trace.
 #[test]
-fn mlperf_traces_agree_with_their_reports() {
+fn mlperf_traces_match_reports() {
     for board in ["greenwaves_gap9_650_ic", "octoml_l4r5zi_ad", "octoml_l4r5zi_ic", "octoml_l4r5zi_kws", "st_u575zi_ic"]
     {
         let Some(folder) = shared_file(&format!("mlperf_tiny/{board}")) else { return };
@@ -100,7 +100,7 @@ fn mlperf_traces_agree_with_their_reports() {
 }
 
 #[test]
-fn malformed_mlperf_traces_are_refused() {
+fn rejects_malformed_mlperf_traces() {
     let trace = |rate: f32, samples: &[f32]| {
         let mut bytes = vec![0xF1];
         bytes.extend(rate.to_le_bytes());
@@ -128,7 +128,7 @@ fn malformed_mlperf_traces_are_refused() {
 }
 
 #[test]
-fn traces_are_checked() {
+fn rejects_invalid_traces() {
     let new = |kind, times: &[f64], samples: &[f64]| {
         let samples = samples.iter().map(|s| vec![*s]).collect();
         Trace::new(vec![Rail::counted("a")], kind, times.to_vec(), samples)
@@ -161,7 +161,7 @@ fn fake_tegrastats(folder: &Path, script: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_live_tegrastats_is_read_and_ended() {
+fn reads_and_ends_live_tegrastats() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
         "echo $$ > {0}/pid; echo junk; echo \"$@\" > {0}/args; while :; do echo '{NANO}'; sleep 0.02; done",
@@ -182,7 +182,7 @@ fn a_live_tegrastats_is_read_and_ended() {
 }
 
 #[test]
-fn a_tegrastats_that_ends_or_has_no_rails_is_told() {
+fn reports_ended_and_silent_tegrastats() {
     let folder = tempfile::tempdir().unwrap();
     let silent = fake_tegrastats(folder.path(), "echo RAM 1/2MB");
     assert!(message(Tegrastats::start(&silent, Duration::from_millis(10))).contains("no power rails"));
@@ -198,7 +198,7 @@ fn a_tegrastats_that_ends_or_has_no_rails_is_told() {
 }
 
 #[test]
-fn where_ina3221_is_there_tegrastats_is_not_started() {
+fn prefers_ina3221_to_tegrastats() {
     let files = hwmon(1, "ina3221", [("in1_input", "5000"), ("curr1_input", "100")]);
     let (_, mut roots) = tree_of(&files);
     roots.tegrastats = Some("/nonexistent/tegrastats".into());

@@ -19,7 +19,7 @@ fn ina226() -> (Arc<MemoryTree>, Roots) {
 }
 
 #[test]
-fn hwmon_power_is_taken_before_volts_times_amperes() {
+fn prefers_hwmon_power_to_product() {
     let (tree, roots) = ina226();
     let mut source = usable(&roots, "hwmon:ina226");
     assert_eq!((source.info().min_interval_ms, source.info().provenance), (35, Provenance::Measured));
@@ -31,7 +31,7 @@ fn hwmon_power_is_taken_before_volts_times_amperes() {
 }
 
 #[test]
-fn hwmon_names_averages_and_energy() {
+fn reads_hwmon_names_averages_and_energy() {
     let energy = [
         ("energy1_input", "1000000"),
         ("energy1_label", "Ecore000"),
@@ -59,7 +59,7 @@ fn hwmon_names_averages_and_energy() {
 }
 
 #[test]
-fn without_sensors_the_reason_is_told() {
+fn names_reason_without_sensors() {
     let (_, roots) = tree_of(&hwmon(0, "coretemp", [("temp1_input", "4")]));
     assert!(refusal(&roots, "hwmon").0.contains("coretemp"));
     assert!(refusal(&roots, "rapl").0.contains("no RAPL zones"));
@@ -71,7 +71,7 @@ fn without_sensors_the_reason_is_told() {
 }
 
 #[test]
-fn hwmon_files_that_vanish_lie_or_overflow() {
+fn rejects_vanished_and_invalid_hwmon_files() {
     let (tree, roots) = ina226();
     let mut source = open("hwmon", &roots).unwrap();
     tree.remove(POWER);
@@ -85,7 +85,7 @@ fn hwmon_files_that_vanish_lie_or_overflow() {
 }
 
 #[test]
-fn a_chip_for_root_only_is_not_usable() {
+fn chip_for_root_is_unusable() {
     let (tree, roots) = tree_of(&hwmon(0, "amd_energy", []));
     tree.forbid("/sys/class/hwmon/hwmon0/energy1_input", ErrorKind::PermissionDenied);
     let (_, remedy) = refusal(&roots, "hwmon:amd_energy");
@@ -93,7 +93,7 @@ fn a_chip_for_root_only_is_not_usable() {
 }
 
 #[test]
-fn one_vanished_rail_is_missing_while_others_go_on() {
+fn vanished_rail_is_missing() {
     let (tree, roots) = tree_of(&hwmon(0, "ltc2947", [("power1_input", "1000000"), ("power2_input", "2000000")]));
     let mut source = usable(&roots, "hwmon:ltc2947");
     tree.forbid(POWER, ErrorKind::Other);
@@ -103,7 +103,7 @@ fn one_vanished_rail_is_missing_while_others_go_on() {
 }
 
 #[test]
-fn an_energy_counter_that_restarts_is_reported() {
+fn reports_restarted_energy_counter() {
     let energy = "/sys/class/hwmon/hwmon0/energy1_input";
     let (tree, roots) = tree_of(&hwmon(0, "ltc2947", [("energy1_input", "50000000")]));
     let mut source = usable(&roots, "hwmon:ltc2947");
@@ -118,7 +118,7 @@ fn an_energy_counter_that_restarts_is_reported() {
 
 /// An Orin Nano: one chip, three rails, and channel numbers without a rail.
 #[test]
-fn ina3221_by_hwmon() {
+fn reads_ina3221_by_hwmon() {
     let mut files = hwmon(
         1,
         "ina3221",
@@ -139,7 +139,7 @@ fn ina3221_by_hwmon() {
 
 /// A TX2 with JetPack 4: four chips in the older driver's folders.
 #[test]
-fn ina3221_by_the_older_driver() {
+fn reads_ina3221_by_older_driver() {
     let driver = "/sys/bus/i2c/drivers/ina3221x";
     let rails = [
         ("0-0040/iio:device0", ["VDD_SYS_GPU", "VDD_SYS_SOC", "VDD_4V0_WIFI"], [192, 529, 38]),
@@ -205,7 +205,7 @@ fn rapl_counts_nothing_twice_and_undoes_wraps() {
 }
 
 #[test]
-fn psys_counts_where_there_is_no_package() {
+fn psys_counts_without_package() {
     for (id, name) in [("intel-rapl:0", "psys"), ("intel-rapl-mmio:0", "package-0")] {
         let (_, roots) = tree_of(&rapl(&[(id, name, 5)]));
         assert_eq!(counted_rails(&*usable(&roots, "rapl")), [name]);
@@ -213,7 +213,7 @@ fn psys_counts_where_there_is_no_package() {
 }
 
 #[test]
-fn rapl_for_root_only_tells_the_fix() {
+fn rapl_for_root_names_remedies() {
     let (tree, roots) = tree_of(&rapl(&SERVER));
     tree.forbid("/sys/class/powercap/intel-rapl:1/energy_uj", ErrorKind::PermissionDenied);
     let (reason, remedy) = refusal(&roots, "rapl");
@@ -224,7 +224,7 @@ fn rapl_for_root_only_tells_the_fix() {
 }
 
 #[test]
-fn a_rapl_counter_that_jumps_back_is_no_huge_energy() {
+fn rapl_decrease_is_no_wrap() {
     let (tree, roots) = tree_of(&rapl(&[("intel-rapl:0", "package-0", 200_000_000_000)]));
     let mut source = usable(&roots, "rapl");
     assert_eq!(total(&mut *source, &usage_at(0.0)), 0.0);
@@ -244,7 +244,7 @@ fn a_rapl_counter_that_jumps_back_is_no_huge_energy() {
 /// The layout of prometheus/procfs' fixture (`procfs_sysfs.tar.gz`): two packages, hexadecimal numbers, a
 /// core subzone; and an NVMe drive without power among the chips.
 #[test]
-fn the_layout_of_a_real_machine() {
+fn detects_layout_of_real_machine() {
     let mut files = rapl(&[
         ("intel-rapl:0", "package-0", 240_422_366_267),
         ("intel-rapl:0:0", "core", 118_821_284_256),
@@ -262,7 +262,7 @@ fn the_layout_of_a_real_machine() {
 
 /// The layout of the previous test, from prometheus/procfs' files on disk.
 #[test]
-fn the_procfs_fixture_on_disk() {
+fn detects_procfs_fixture_on_disk() {
     let Some(archive) = crate::shared_file("procfs_sysfs.tar.gz") else { return };
     let folder = tempfile::tempdir().unwrap();
     let tar = std::process::Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(folder.path()).status();

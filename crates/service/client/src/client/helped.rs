@@ -12,7 +12,7 @@ use tacit_ids::{ClientId, MaterialId};
 use tacit_store::managed::hex_stem;
 use tacit_store::seal::{Kind, read_own_file};
 use tacit_store::{
-    Binding, FolderKind, MAX_MATERIAL_BYTES, ManagedFolder, Origin, SealKey, Store, StoreError, made_file,
+    Binding, FolderKind, MAX_MATERIAL_BYTES, ManagedFolder, Origin, SealKey, Store, StoreError, open_private,
 };
 use zeroize::Zeroizing;
 
@@ -240,7 +240,7 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 /// Fetches the missing rest of a sealed material.
 fn fetch(line: &mut HelperLine, id: MaterialId, path: &Path, bytes: u64) -> Result<(), ClientError> {
     ManagedFolder::open_or_mark(path.parent().expect("a file in a folder"), FOLDER, is_fetched)?;
-    let mut file = made_file(path)?;
+    let mut file = open_private(path)?;
     let mut from = file.metadata().map_err(StoreError::file("reading", path))?.len();
     if from > bytes {
         // The file is of another version of the material.

@@ -10,7 +10,7 @@ use tacit_backends::seam::MaterialSeed;
 use tacit_backends::{ClientSide, Material, Sides};
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Phase};
-use tacit_store::{IN_MEMORY, Origin};
+use tacit_store::{MAX_IN_MEMORY_BYTES, Origin};
 use zeroize::Zeroizing;
 
 /// The stock of a model that a refill adds to.
@@ -51,7 +51,7 @@ impl Client {
     /// As [`prepare`](Self::prepare).
     pub fn refill(&mut self, most: u32) -> Result<Prepared, ClientError> {
         self.check_stores()?;
-        let held = u32::try_from(self.stored()?.len()).unwrap_or(u32::MAX);
+        let held = u32::try_from(self.list_stored()?.len()).unwrap_or(u32::MAX);
         self.make_kept(Some(Refill { held, most }))
     }
 
@@ -145,7 +145,7 @@ impl Client {
         let request = Request::Prepare { id, folder: None, of: Some(name) };
         let store = self.stock.as_ref().map(|stock| Arc::clone(stock.store()));
         let (material, offline, at_server) =
-            match self.model.spooled_bytes().filter(|bytes| *bytes > IN_MEMORY).zip(store) {
+            match self.model.spooled_bytes().filter(|bytes| *bytes > MAX_IN_MEMORY_BYTES).zip(store) {
                 None => self.phase(Phase::Offline, first, &request, |side, channel| Ok(side.offline(channel)?))?,
                 Some((bytes, store)) => {
                     let mut spool = store.spool(id, bytes)?;

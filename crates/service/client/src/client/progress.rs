@@ -7,7 +7,7 @@ use tacit_backends::Costs;
 use tacit_net::Phase;
 
 /// Largest fraction that is reported before a phase has ended.
-const ALMOST: f64 = 0.99;
+const MAX_RUNNING_FRACTION: f64 = 0.99;
 
 /// A phase and its progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,7 +45,7 @@ impl Running {
     fn fraction(&self) -> f64 {
         let moved = self.moved.load(Ordering::Relaxed).saturating_sub(self.from);
         let done = moved.saturating_add(self.spared.load(Ordering::Relaxed));
-        (done as f64 / self.expected.max(1) as f64).min(ALMOST)
+        (done as f64 / self.expected.max(1) as f64).min(MAX_RUNNING_FRACTION)
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_is_told_from_begin_to_end_and_never_falls() {
+    fn progress_never_falls() {
         let (progress, moved) = (Progress::default(), Arc::new(AtomicU64::new(50)));
         let spared = Arc::new(AtomicU64::new(9));
         let offline = |fraction| Step { phase: Phase::Offline, fraction };
@@ -146,7 +146,7 @@ mod tests {
         assert!(progress.take().is_empty());
         // Moving more bytes than expected does not end the phase.
         moved.store(500, Ordering::Relaxed);
-        assert_eq!(progress.take(), [offline(ALMOST)]);
+        assert_eq!(progress.take(), [offline(MAX_RUNNING_FRACTION)]);
         progress.ends(Phase::Offline, true);
         progress.waits(7);
         assert_eq!(progress.queued(), Some(7));

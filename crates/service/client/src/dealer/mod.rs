@@ -358,7 +358,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn a_connection_that_a_stop_has_cut_is_not_kept() {
+    fn drops_connection_cut_by_stop() {
         let folder = tempfile::tempdir().unwrap();
         keys::init(folder.path(), &[], &["alice".into()]).unwrap();
         let identity = keys::load_client(folder.path(), "alice").unwrap();

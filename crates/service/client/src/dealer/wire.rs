@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_read_whole_or_not_at_all() {
+    fn requests_decode_completely() {
         let request = Ask::Fetch { ticket: [7; 32], claim: Claim { nonce: [1; 32], digest: [2; 32] } };
         let mut bytes = postcard::to_stdvec(&request).unwrap();
         assert_eq!(Ask::from_bytes(&bytes).unwrap(), request);

@@ -37,7 +37,7 @@ impl HelperLine {
         tcp.set_deadline(Some(end));
         let tls = identity.tls.connect(tcp, host)?;
         let certificate = tls.peer_certificate().unwrap_or_default();
-        match Role::of(certificate) {
+        match Role::from_certificate(certificate) {
             Role::Helper { owner } if owner == identity.fingerprint => {}
             role => {
                 let what = format!("its certificate is that of a {role}, and not of a helper of this client");

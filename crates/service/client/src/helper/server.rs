@@ -24,7 +24,7 @@ use tacit_backends::Registry;
 use tacit_backends::seam::MaterialSeed;
 use tacit_ids::{ClientId, MaterialId};
 use tacit_net::{Channel, Hello, NetError, ServerTls, TcpTransport, Transport, handshake};
-use tacit_store::clock::JUMP;
+use tacit_store::clock::MAX_CLOCK_JUMP;
 use tacit_store::managed::{MARK, hex_stem};
 use tacit_store::seal::{Kind, is_sealed_as, sync_folder, unfinished_of, write_file};
 use tacit_store::{FolderKind, ManagedFolder, SealKey, StoreError, keys};
@@ -32,24 +32,24 @@ use tacit_store::{FolderKind, ManagedFolder, SealKey, StoreError, keys};
 /// Most simultaneous connections of the owner.
 const MAX_CONNECTIONS: usize = 8;
 /// The admission pool of the owner's connections.
-const OWNER: usize = 0;
+const OWNER_POOL: usize = 0;
 /// Most unauthenticated connections, as far as open files allow. When all are in use, admission
 /// evicts the oldest of the address that holds most.
 const MAX_HANDSHAKES: usize = 512;
 /// Open files of a connection, and of everything else (`OTHER_FILES`).
-const FILES: u64 = 2;
+const FILES_PER_CONNECTION: u64 = 2;
 const OTHER_FILES: u64 = 64;
 /// Interval of the sweep for expired material.
 const POLL_INTERVAL: Duration = Duration::from_secs(3600);
 /// Time from accepting a connection to the end of its handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may send no request, or receive no data.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long the connection to the server stays open without an order.
-const LINGER: Duration = Duration::from_secs(5);
+const LINGER_TIME: Duration = Duration::from_secs(5);
 /// Attempts to reach a server, and the pause between them.
-const TRIES: usize = 3;
-const PAUSE: Duration = Duration::from_secs(2);
+const CONNECT_TRIES: usize = 3;
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// Most materials that are ordered, or made and not yet fetched.
 const MAX_MATERIALS: usize = 4096;
 const FOLDER: FolderKind = FolderKind::private("helper", "sealed material");
@@ -109,8 +109,8 @@ impl HelperServer {
         let standings = made.into_iter().map(|(id, bytes)| (id, Standing::Made { bytes })).collect();
         let pool = PoolLimits { connections: MAX_CONNECTIONS, per_peer: MAX_CONNECTIONS };
         let admission = Admission::new(Limits {
-            handshakes: handshake_slots(MAX_HANDSHAKES, FILES, OTHER_FILES),
-            handshake_timeout: HANDSHAKE,
+            handshakes: handshake_slots(MAX_HANDSHAKES, FILES_PER_CONNECTION, OTHER_FILES),
+            handshake_timeout: HANDSHAKE_TIMEOUT,
             pools: vec![pool],
         });
         let listener = ThreadedListener::bind(config.listen, admission, "tacit-owner");
@@ -173,7 +173,7 @@ fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, Stor
     let last = mark.metadata().and_then(|meta| meta.modified()).map_err(StoreError::file("reading", &mark))?;
     let touched = File::options().write(true).open(&mark).and_then(|mark| mark.set_modified(SystemTime::now()));
     touched.map_err(StoreError::file("writing", &mark))?;
-    let is_late = SystemTime::now().duration_since(last).unwrap_or_default() > JUMP;
+    let is_late = SystemTime::now().duration_since(last).unwrap_or_default() > MAX_CLOCK_JUMP;
     if is_late {
         tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", folder.display());
     }
@@ -224,14 +224,14 @@ fn kind(error: &WireError) -> RefusalReason {
 /// Runs TLS, takes a connection slot and exchanges the opening hello, all in time.
 fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Result<Channel, WireError> {
     let mut tcp = TcpTransport::new(stream)?;
-    tcp.set_stall_timeout(IDLE).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+    tcp.set_stall_timeout(IDLE_TIMEOUT).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
     tcp.set_moving_deadline(slot.deadline().moving());
     let tls = shared.config.tls.accept(tcp)?;
     let owner = shared.config.owner;
     if tls.peer_certificate().and_then(keys::fingerprint) != Some(owner) {
         return Err(NetError::Tls("somebody else than the owner of this helper".into()).into());
     }
-    if slot.authenticate(OWNER, owner.0).is_err() {
+    if slot.authenticate(OWNER_POOL, owner.0).is_err() {
         let detail = format!("the owner has {MAX_CONNECTIONS} connections already");
         return Err(WireError::Unexpected { what: "connection", detail });
     }
@@ -343,9 +343,9 @@ impl Shared {
         Ok(None)
     }
 
-    /// The next order; `None` if no order arrives within `LINGER`.
+    /// The next order; `None` if no order arrives within `LINGER_TIME`.
     fn next(&self) -> Option<Order> {
-        let wait = self.ordered.wait_timeout_while(self.state(), LINGER, |state| state.queue.is_empty());
+        let wait = self.ordered.wait_timeout_while(self.state(), LINGER_TIME, |state| state.queue.is_empty());
         wait.unwrap_or_else(PoisonError::into_inner).0.queue.pop_front()
     }
 }
@@ -400,11 +400,11 @@ fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Orde
 /// A connection to the server with exactly the model open that the order is for.
 fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
     let mut connection = connect(shared);
-    for _ in 1..TRIES {
+    for _ in 1..CONNECT_TRIES {
         if !matches!(connection, Err(ClientError::Unreachable { .. })) {
             break;
         }
-        thread::sleep(PAUSE);
+        thread::sleep(RETRY_PAUSE);
         connection = connect(shared);
     }
     let client = connection?.open(&what.model, Some(&what.backend))?;
@@ -425,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sealed_material_is_swept() {
+    fn sweeps_only_sealed_material() {
         const DAY: Duration = Duration::from_secs(24 * 3600);
         let dir = tempfile::tempdir().unwrap();
         let (home, id) = (dir.path().join("home"), MaterialId([7; 16]));
@@ -450,7 +450,7 @@ mod tests {
             File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
         };
         age(&sealed, 2 * DAY);
-        age(&home.join(MARK), JUMP + DAY);
+        age(&home.join(MARK), MAX_CLOCK_JUMP + DAY);
         assert_eq!(swept(&home, DAY).unwrap().len(), 1);
         assert!(swept(&home, DAY).unwrap().is_empty() && !sealed.exists());
         assert_eq!(count(), precious.len() + 1);

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_messages_have_room() {
+    fn largest_messages_fit() {
         let ids = || (0..MAX_JOBS).map(|_| MaterialId([255; 16]));
         let jobs = ids().map(|id| Job { id, seed: [255; 16], seal: [255; 32] }).collect();
         let what = What {

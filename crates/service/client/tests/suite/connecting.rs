@@ -19,7 +19,7 @@ fn error(dir: &Path, address: &str, tune: impl FnOnce(&mut ClientConfig)) -> Cli
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_given_up() {
+fn gives_up_unanswering_server() {
     let dir = tempfile::tempdir().unwrap();
     // The system takes the connection, and nobody says anything.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -31,7 +31,7 @@ fn a_server_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn what_is_no_tacit_server_is_said_to_be_none() {
+fn recognizes_other_servers() {
     let dir = tempfile::tempdir().unwrap();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
@@ -43,7 +43,7 @@ fn what_is_no_tacit_server_is_said_to_be_none() {
 }
 
 #[test]
-fn addresses_and_threads_are_checked_first() {
+fn checks_address_and_threads_first() {
     let dir = tempfile::tempdir().unwrap();
     let text = error(dir.path(), "server.example", |_| {}).to_string();
     assert!(text.contains("the port is missing") && text.contains("server.example:7878"), "{text}");

@@ -62,7 +62,7 @@ fn client(server: &Server, store: &Store) -> Client {
 }
 
 #[test]
-fn a_helper_that_lies_costs_orders_and_no_more() {
+fn lying_helper_costs_only_orders() {
     let (dir, server) = (tempfile::tempdir().unwrap(), Server::honest(&Shared::default()));
     let store = folder(&dir.path().join("material"));
     let mut client = client(&server, &store);
@@ -106,7 +106,7 @@ fn a_helper_that_lies_costs_orders_and_no_more() {
 }
 
 #[test]
-fn a_material_is_delivered_once() {
+fn delivers_each_material_once() {
     let (dir, server) = (tempfile::tempdir().unwrap(), Server::honest(&Shared::default()));
     let store = folder(&dir.path().join("material"));
     let mut client = client(&server, &store);

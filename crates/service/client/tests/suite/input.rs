@@ -21,7 +21,7 @@ fn error_of(path: &Path, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn grey_images_are_brought_to_size_and_scaled() {
+fn resizes_and_scales_images() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.png");
     GrayImage::from_fn(2, 2, |x, y| Luma([(100 * x + 50 * y) as u8])).save(&path).unwrap();
@@ -39,7 +39,7 @@ fn grey_images_are_brought_to_size_and_scaled() {
 }
 
 #[test]
-fn arrays_are_the_network_s_inputs_unless_they_are_said_to_be_something_else() {
+fn array_units_are_network_by_default() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.npy");
     fs::write(&path, npy::write(&[2, 1, 2, 2], &[1.0, 2.0, 3.0, 4.0, 255.0, 6.0, 7.0, 8.0])).unwrap();
@@ -54,7 +54,7 @@ fn arrays_are_the_network_s_inputs_unless_they_are_said_to_be_something_else() {
 }
 
 #[test]
-fn arrays_are_known_by_their_name_in_any_case_and_by_their_first_bytes() {
+fn recognizes_arrays_by_name_and_content() {
     let dir = tempfile::tempdir().unwrap();
     let array = npy::write(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
     for name in ["x.npy", "x.NPY", "x.Npy", "x.dat", "x"] {
@@ -94,7 +94,7 @@ fn stored(arrays: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn archives_give_their_only_array_or_the_named_one() {
+fn archive_gives_only_or_named_array() {
     let dir = tempfile::tempdir().unwrap();
     let (a, b) = (npy::write(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]), npy::write(&[1, 2, 2], &[5.0; 4]));
     fs::write(dir.path().join("one.NPZ"), stored(&[("arr_0.npy", &a)])).unwrap();
@@ -130,7 +130,7 @@ fn corners(name: &str, orientation: Option<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn images_are_turned_as_their_orientation_says() {
+fn applies_exif_orientation() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["x.jpg", "x.png"] {
         let corners_of = |orientation| {
@@ -158,7 +158,7 @@ fn images_are_turned_as_their_orientation_says() {
 }
 
 #[test]
-fn images_that_are_cut_short_are_refused() {
+fn refuses_truncated_images() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["x.jpg", "x.png"] {
         let (whole, path) = (corners(name, None), dir.path().join(name));
@@ -175,7 +175,7 @@ fn images_that_are_cut_short_are_refused() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_with_the_file() {
+fn input_errors_name_the_file() {
     let dir = tempfile::tempdir().unwrap();
     // A PNG header that promises 60000 x 60000 pixels.
     let huge = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60, 8, 0, 0, 0, 0]].concat();
@@ -205,7 +205,7 @@ fn with_chunk(png: &[u8], kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_of_a_png_is_unpacked_but_its_pixels() {
+fn strips_png_to_pixels() {
     let plain = corners("x.png", None);
     for (kind, length) in [(b"iCCP", 1 << 20), (b"zTXt", 1 << 20), (b"iTXt", 10), (b"eXIf", (64 << 10) + 1)] {
         let bomb = with_chunk(&plain, kind, &vec![7; length]);
@@ -218,7 +218,7 @@ fn nothing_of_a_png_is_unpacked_but_its_pixels() {
 }
 
 #[test]
-fn a_picture_with_too_many_pixels_is_refused_by_its_header() {
+fn refuses_too_many_pixels_by_header() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.png");
     let mut bytes = corners("x.png", None);
@@ -231,7 +231,7 @@ fn a_picture_with_too_many_pixels_is_refused_by_its_header() {
 }
 
 #[test]
-fn an_array_has_the_shape_of_inputs_before_it_is_read() {
+fn checks_array_shape_before_elements() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.npy");
     // A header alone: its shape is wrong, not the number of elements.

@@ -23,7 +23,7 @@ fn ids(first: u64, count: usize) -> Vec<MaterialId> {
 }
 
 #[test]
-fn lists_that_do_not_add_up_end_the_comparison() {
+fn rejects_inconsistent_lists() {
     type Page = fn() -> Vec<MaterialId>;
     let pages: [(&str, Page); 3] = [
         ("2049 ids to the list of material", || ids(1, MAX_IDS + 1)),
@@ -42,7 +42,7 @@ fn lists_that_do_not_add_up_end_the_comparison() {
 }
 
 #[test]
-fn only_what_was_to_be_destroyed_counts() {
+fn counts_only_requested_deletions() {
     let [asked, other] = [1, 2].map(MaterialId::numbered);
     for (reply, wanted) in [(vec![], Ok(0)), (vec![asked, asked], Ok(1)), (vec![asked, other], Err("not asked for"))] {
         let server = Server::lying(&Shared::default(), move |_, peer, request| match request {
@@ -58,7 +58,7 @@ fn only_what_was_to_be_destroyed_counts() {
 }
 
 #[test]
-fn material_is_used_once_whatever_the_server_lists() {
+fn uses_material_once_with_lying_server() {
     let (dir, shop) = (tempfile::tempdir().unwrap(), Shared::default());
     let store = folder(dir.path());
     let ever = Mutex::new(Vec::new());
@@ -81,7 +81,7 @@ fn material_is_used_once_whatever_the_server_lists() {
     let made: BTreeSet<MaterialId> = {
         let mut client = open(&server, dir.path());
         let made = (0..3).map(|_| client.prepare().unwrap().id).collect();
-        assert_eq!(client.stored().unwrap().len(), 3);
+        assert_eq!(client.list_stored().unwrap().len(), 3);
         (0..2).for_each(|_| assert_eq!(client.infer(&X).unwrap().values, expected(1, &X)));
         made
     };
@@ -95,7 +95,7 @@ fn material_is_used_once_whatever_the_server_lists() {
 }
 
 #[test]
-fn material_that_another_process_destroys_is_not_used() {
+fn never_uses_material_destroyed_meanwhile() {
     let (dir, shop) = (tempfile::tempdir().unwrap(), Shared::default());
     let other = Arc::new(folder(dir.path()));
     let rival = Arc::clone(&other);

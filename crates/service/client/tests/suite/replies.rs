@@ -79,7 +79,7 @@ fn call(during: &str, right: &str, mut call: impl FnMut() -> Result<(), ClientEr
 }
 
 #[test]
-fn requests_without_a_model() {
+fn rejects_wrong_replies_without_model() {
     let server = Server::start(|_, peer| {
         peer.greet()?;
         peer.request()?;
@@ -97,7 +97,7 @@ fn requests_without_a_model() {
 }
 
 #[test]
-fn opening() {
+fn rejects_wrong_replies_while_opening() {
     let shop = Shared::default();
     let server = Server::honest(&shop);
     let open = |place, tag, bytes: Vec<u8>| {
@@ -131,7 +131,7 @@ fn opening() {
 }
 
 #[test]
-fn the_back_end_is_chosen_by_what_the_client_knows() {
+fn chooses_back_end_by_own_registry() {
     let offers = [["seen", "dealt", ESCAPE[0], "toy"], ["seen", "dealt", ESCAPE[0], "seen"]];
     let server = Server::start(move |number, peer| {
         peer.greet()?;
@@ -173,7 +173,7 @@ fn opened(
 }
 
 #[test]
-fn requests_of_a_model() {
+fn rejects_wrong_replies_with_model() {
     let both = vec![replies(); 2].concat();
     let (_server, mut client) = opened(&Shared::default(), None, move |_, peer| in_turn(peer, &both));
     call("the list of material", "Ids", || client.stored_at_server().map(drop));
@@ -181,7 +181,7 @@ fn requests_of_a_model() {
 }
 
 #[test]
-fn phases_that_make_material() {
+fn rejects_wrong_replies_while_preparing() {
     let (dir, shop) = (tempfile::tempdir().unwrap(), Shared::default());
     let store = folder(dir.path());
     let (_server, mut client) = opened(&shop, Some(dir.path()), |shop, peer| {
@@ -214,7 +214,7 @@ fn phases_that_make_material() {
 }
 
 #[test]
-fn an_online_phase_with_stored_material() {
+fn rejects_wrong_replies_while_inferring() {
     let (dir, shop) = (tempfile::tempdir().unwrap(), Shared::default());
     let store = folder(dir.path());
     // Asks for an input and its online phase: `first` and `second` are the answers.

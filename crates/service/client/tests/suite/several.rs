@@ -24,7 +24,7 @@ fn refused() -> Reply {
 }
 
 #[test]
-fn a_notice_is_answered_with_its_material_or_named() {
+fn announced_input_is_answered_or_error_named() {
     // Columns: the server's reply to the notice, to the preparation, to the inference (`None`: the
     // honest reply); the error that the client reports (empty: it succeeds).
     let ignored = Reply::Noted { notice_ignored: Some("it is\u{1b} too late".into()) };
@@ -67,7 +67,7 @@ fn a_notice_is_answered_with_its_material_or_named() {
 }
 
 #[test]
-fn batches_are_as_large_as_they_were_asked_for_at_most() {
+fn refuses_larger_batches_than_asked() {
     let grants = [0, 9, u32::MAX, 3];
     let server = Server::start(move |_, peer| {
         peer.greet()?;
@@ -97,7 +97,7 @@ fn batches_are_as_large_as_they_were_asked_for_at_most() {
 }
 
 #[test]
-fn a_lost_call_waits_for_no_material() {
+fn lost_call_fails_without_waiting_for_material() {
     // The second connection waits for its turn while the first is lost.
     let (waiting_sender, waiting_receiver) = mpsc::channel();
     let (waiting_sender, waiting_receiver) = (Mutex::new(waiting_sender), Mutex::new(waiting_receiver));
@@ -129,7 +129,7 @@ fn a_lost_call_waits_for_no_material() {
 }
 
 #[test]
-fn another_thread_ends_a_call_that_waits() {
+fn closer_ends_waiting_call() {
     let (inference_sender, inference_receiver): (Sender<()>, _) = mpsc::channel();
     let inference_sender = Mutex::new(inference_sender);
     let (server, shop) = shop(move |_, peer, request| {
@@ -150,7 +150,7 @@ fn another_thread_ends_a_call_that_waits() {
     let error = client.infer(&X).unwrap_err();
     closing.join().unwrap();
     assert!(matches!(error, ClientError::Lost { during: "the inference", .. }), "{error}");
-    assert!(client.closer().is_closed() && client.closer().hears_something());
+    assert!(client.closer().is_closed() && client.closer().has_input());
     assert!(client.infer(&X).is_err());
     assert!(shop.lock().used.is_empty());
 }

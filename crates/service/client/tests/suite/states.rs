@@ -210,27 +210,27 @@ fn sweep(faults: &[&str], tune: impl Fn(u32, &mut ClientConfig)) {
 }
 
 #[test]
-fn a_message_with_another_content_is_named() {
+fn names_wrong_message_content() {
     sweep(&["cut", "longer", "unknown", "goodbye"], |_, _| ());
 }
 
 #[test]
-fn a_frame_that_is_none_ends_the_connection() {
+fn invalid_frame_ends_connection() {
     sweep(&["foreign", "checksum", "huge", "half a frame"], |_, _| ());
 }
 
 #[test]
-fn a_server_that_closes_or_repeats_itself_is_named() {
+fn names_closing_and_repeating_server() {
     sweep(&["closed", "twice"], |_, _| ());
 }
 
 #[test]
-fn a_server_that_only_lives_is_given_up() {
+fn gives_up_server_that_sends_only_signs_of_life() {
     sweep(&["alive"], |_, config| config.patience = Duration::from_nanos(1));
 }
 
 #[test]
-fn a_silent_server_is_given_up() {
+fn gives_up_silent_server() {
     // On a busy machine, a client of short patience may give up before the fault: it gets more then.
     sweep(&["silent"], |tried, config| config.stall_timeout = Duration::from_millis(50) * 4_u32.pow(tried));
 }

@@ -44,7 +44,7 @@ fn run(options: &str) -> (Vec<f64>, [[u64; 2]; 3]) {
 }
 
 #[test]
-fn answers_are_exact_and_cost_what_the_plan_says() {
+fn answers_are_exact_at_planned_cost() {
     for options in ["", "preparation=nothing"] {
         let (answer, bytes) = run(options);
         assert_eq!(answer, expected(1, &X), "{options}");
@@ -55,7 +55,7 @@ fn answers_are_exact_and_cost_what_the_plan_says() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused() {
+fn refuses_foreign_material_and_wrong_order() {
     let (server, client) = lower("");
     let side = server.connect(&ConnectionResources::default()).unwrap();
     assert!(matches!(side.read_material(&[1; 9]), Err(BackendError::Material { .. })), "the client's half");
@@ -69,7 +69,7 @@ fn what_does_not_belong_together_is_refused() {
 }
 
 #[test]
-fn foreign_public_parts_are_errors() {
+fn rejects_foreign_public_parts() {
     let good = lower("").0.public_bytes().to_vec();
     for cut in 0..good.len() {
         assert!(Toy::default().open(&good[..cut]).is_err(), "cut at {cut}");

@@ -60,10 +60,10 @@ pub(crate) async fn authenticate(
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
-    let client_and_serial = keys::fingerprint(certificate).zip(Serial::of(certificate));
+    let client_and_serial = keys::fingerprint(certificate).zip(Serial::from_certificate(certificate));
     let (client, serial) =
         client_and_serial.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
-    let role = Role::of(certificate);
+    let role = Role::from_certificate(certificate);
     let name = common_name(certificate).unwrap_or_default().into();
     Ok(AuthenticatedConnection { stream, client, serial, role, name })
 }

@@ -240,7 +240,7 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
     let key = fingerprint(certificate);
     let key = key.ok_or_else(|| NetError::Tls("a certificate that cannot be read".into()))?;
-    let (party, role, name) = (key.0, Role::of(certificate), common_name(certificate));
+    let (party, role, name) = (key.0, Role::from_certificate(certificate), common_name(certificate));
     let label = client_label(&name.unwrap_or_default(), key);
     let pool = if role == Role::Server { SERVERS } else { CLIENTS };
     slot.authenticate(pool, party).map_err(|full| {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tacit_ids::ClientId;
-use tacit_store::clock::JUMP;
+use tacit_store::clock::MAX_CLOCK_JUMP;
 use tacit_store::managed::is_database;
 use tacit_store::{FolderKind, ManagedFolder, StoreError};
 
@@ -70,7 +70,7 @@ impl Counts {
         prepare(&path, &FRONT)?;
         let db = connect(&path, Durability::Eventual)?;
         if let Some(last_run) = last_run(&db).map_err(state_error(&path))?
-            && now.abs_diff(last_run) > JUMP.as_secs()
+            && now.abs_diff(last_run) > MAX_CLOCK_JUMP.as_secs()
             && !accept_clock
         {
             let days = now.abs_diff(last_run) / DAY_S.unsigned_abs();

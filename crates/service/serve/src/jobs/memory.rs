@@ -65,7 +65,7 @@ impl InMemory {
     /// Takes material out for its one use; `None` if it is not in memory.
     pub(crate) fn take(&mut self, id: MaterialId, binding: Binding) -> Result<Option<Material>, ServeError> {
         let Some((bound, _)) = self.places.get(&id).and_then(|h| h.material.as_ref()) else { return Ok(None) };
-        if let Some(what) = bound.other(&binding) {
+        if let Some(what) = bound.first_difference(&binding) {
             return Err(StoreError::WrongBinding { id, what }.into());
         }
         Ok(self.places.remove(&id).and_then(|h| h.material).map(|(_, material)| material))

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tacit_ids::{ClientId, MaterialId};
-use tacit_store::clock::JUMP;
+use tacit_store::clock::MAX_CLOCK_JUMP;
 
 pub(crate) const DAY_S: i64 = 24 * 3600;
 
@@ -41,7 +41,7 @@ impl Clock {
     fn adjust(&mut self, unix_s: i64, now: Instant) -> i64 {
         let passed = now.saturating_duration_since(self.updated_at).as_secs();
         let expected = self.unix_s.saturating_add_unsigned(passed);
-        let has_jumped = unix_s.abs_diff(expected) > JUMP.as_secs();
+        let has_jumped = unix_s.abs_diff(expected) > MAX_CLOCK_JUMP.as_secs();
         if has_jumped && !self.has_jumped {
             tracing::error!(
                 "the clock of this machine has jumped by {} days: quotas and records go on by the time before; set the clock, \

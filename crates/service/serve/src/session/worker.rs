@@ -24,7 +24,7 @@ use tacit_client::measure::Meter;
 use tacit_client::wire::{Device, PUBLIC, REPLY, Reply, Request, send};
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::{Channel, Hello, Phase, handshake};
-use tacit_store::{Binding, Claimed, IN_MEMORY, Origin, Reserved, StoreError};
+use tacit_store::{Binding, Claimed, MAX_IN_MEMORY_BYTES, Origin, Reserved, StoreError};
 
 pub(crate) struct Connection {
     client: ClientId,

@@ -162,7 +162,7 @@ fn announces_batch_over_http() {
     }
     let mut client = open_net(server.config("alice"));
     let maker = |size: usize| {
-        let mut maker = client.again().unwrap();
+        let mut maker = client.connect_again().unwrap();
         assert_eq!(maker.ask_batch(size).unwrap(), size);
         maker
     };

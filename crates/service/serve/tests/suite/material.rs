@@ -84,7 +84,7 @@ fn refuses_restored_copies_of_burnt_material() {
     assert!(client.infer(&X).unwrap().prepared.is_none());
     copy_back();
     let refused = |server: &Running, client: &mut Client| {
-        assert!(client.stored().unwrap().is_empty());
+        assert!(client.list_stored().unwrap().is_empty());
         assert!(client.stored_at_server().unwrap().is_empty());
         assert!(client.infer(&X).unwrap().prepared.is_some());
         check_refused(&ask(&mut server.opened("alice", "one"), &infer_with(id)), "used already");
@@ -145,7 +145,7 @@ fn reconciles_lost_halves() {
         assert_eq!(files(&folder).len(), 2, "{}", folder.display());
     }
     let mut client = connection.open("one", None).unwrap();
-    assert_eq!(client.stored().unwrap().iter().map(|e| e.id).collect::<Vec<_>>(), ids[2..]);
+    assert_eq!(client.list_stored().unwrap().iter().map(|e| e.id).collect::<Vec<_>>(), ids[2..]);
     for _ in 0..2 {
         assert!(client.infer(&X).unwrap().prepared.is_none());
     }
@@ -181,7 +181,7 @@ fn reconciles_one_folder_with_one_server() {
     assert_eq!(states(&mut elsewhere), [Usability::Elsewhere]);
     let mut client = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
     client.prepare().unwrap();
-    assert_eq!(client.stored().unwrap().len(), 1);
+    assert_eq!(client.list_stored().unwrap().len(), 1);
     let listed = states(&mut elsewhere);
     assert!(listed.len() == 2, "{listed:?}");
     assert!(listed.contains(&Usability::Elsewhere), "{listed:?}");
@@ -231,7 +231,7 @@ fn lists_and_destroys_material_of_gone_models() {
     let server = Running::serving_in(&dir, imported_again(), |c| c.stored_per_client = 3);
     let mut client = server.client("alice", "one");
     assert_ne!(client.binding().model, old.model);
-    assert!(client.stored().unwrap().is_empty());
+    assert!(client.list_stored().unwrap().is_empty());
     client.prepare().unwrap();
     check_contains(
         &client.prepare().unwrap_err().to_string(),
@@ -246,7 +246,7 @@ fn lists_and_destroys_material_of_gone_models() {
     assert_eq!(connection.discard(&orphans).unwrap(), 2);
     assert_eq!(files(&at_alice(&dir)).len(), 1);
     client.prepare().unwrap();
-    assert_eq!(client.stored().unwrap().len(), 2);
+    assert_eq!(client.list_stored().unwrap().len(), 2);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn cancels_notices_and_refuses_wrong_ones() {
     let none = alice.choose(&nobody, Some("one"), None).unwrap_err().to_string();
     assert!(none.contains("`toy` (this client does not have it)"), "{none}");
     for threads in [0, tacit_client::MAX_THREADS + 1] {
-        assert!(matches!(Notices::of(&ClientConfig { threads, ..config.clone() }), Err(ClientError::Usage(_))));
+        assert!(matches!(Notices::new(&ClientConfig { threads, ..config.clone() }), Err(ClientError::Usage(_))));
     }
 }
 
@@ -104,12 +104,12 @@ fn names_unreachable_control_interface() {
     let server = Running::start_in(&dir, |config| config.max_control = 0);
     let mut config = server.config("alice");
     let error_text = |config: &ClientConfig| {
-        let notices = Notices::of(config).unwrap();
+        let notices = Notices::new(config).unwrap();
         notices.announce("one", "toy", 1, None, None).unwrap_err().to_string()
     };
     check_contains(&error_text(&config), &["/v1/inputs", &server.address]);
     drop(server);
     check_contains(&error_text(&config), &["/v1/inputs", &config.address]);
     config.address = "nonsense".into();
-    assert!(Notices::of(&config).is_err());
+    assert!(Notices::new(&config).is_err());
 }

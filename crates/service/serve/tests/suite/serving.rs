@@ -60,7 +60,7 @@ fn stored_material_is_used_once() {
         assert!(answer.prepared.is_none());
         assert!(answer.setup.is_none());
     }
-    assert!(later.stored().unwrap().is_empty());
+    assert!(later.list_stored().unwrap().is_empty());
     assert!(later.infer(&X).unwrap().prepared.is_some());
     let error = server_store(&server.dir).claim(ids[0], later.binding()).unwrap_err();
     assert!(matches!(error, StoreError::Burnt(id) if id == ids[0]), "{error}");
@@ -82,7 +82,7 @@ fn material_is_bound_to_client_and_model() {
     // A client discards its material whichever model it has open.
     let id = alice.prepare().unwrap().id;
     assert_eq!(other.discard(&[id]).unwrap(), 1);
-    assert!(alice.stored().unwrap().is_empty());
+    assert!(alice.list_stored().unwrap().is_empty());
 }
 
 #[test]

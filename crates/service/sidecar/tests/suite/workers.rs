@@ -100,7 +100,7 @@ fn keeps_material_ready() {
         let mut config = server.config("alice");
         config.store = Some(server.dir.join("ready"));
         let connection = tacit_client::Connection::connect(common::served::registry(), config).unwrap();
-        connection.open("one", None).unwrap().stored().unwrap().len()
+        connection.open("one", None).unwrap().list_stored().unwrap().len()
     };
     // An unknown client gets one material in stock, a client that asks gets two.
     wait_until("it is ready", || count() == 1);

@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 const FOLDER: FolderKind = FolderKind::private("certificate authority", "keys");
 /// The first line of a key file has fewer bytes than this.
-const LINE: usize = 64;
-const DOING: &str = "writing (an existing file is never overwritten)";
+const MAX_LINE_BYTES: usize = 64;
+const WRITING_NEW: &str = "writing (an existing file is never overwritten)";
 
 /// A file to be written.
 pub(super) struct File {
@@ -75,8 +75,8 @@ fn is_key_file(path: &Path) -> bool {
 }
 
 fn first_line(path: &Path) -> io::Result<String> {
-    let mut start = Zeroizing::new(Vec::with_capacity(LINE));
-    fs::File::open(path)?.take(LINE as u64).read_to_end(&mut start)?;
+    let mut start = Zeroizing::new(Vec::with_capacity(MAX_LINE_BYTES));
+    fs::File::open(path)?.take(MAX_LINE_BYTES as u64).read_to_end(&mut start)?;
     let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
     Ok(String::from_utf8_lossy(line).trim_end().to_owned())
 }
@@ -117,7 +117,7 @@ fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
 fn check_free(dir: &Path, files: &[File]) -> Result<(), StoreError> {
     let mut paths = files.iter().map(|file| dir.join(&file.name));
     match paths.find(|path| path.symlink_metadata().is_ok()) {
-        Some(existing) => Err(StoreError::file(DOING, &existing)(io::ErrorKind::AlreadyExists.into())),
+        Some(existing) => Err(StoreError::file(WRITING_NEW, &existing)(io::ErrorKind::AlreadyExists.into())),
         None => Ok(()),
     }
 }
@@ -130,7 +130,7 @@ pub(super) fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
         if let Err(e) = write(path, file) {
             // An incomplete set is useless; errors of its removal are ignored.
             paths[..count].iter().for_each(|path| drop(fs::remove_file(path)));
-            return Err(StoreError::file(DOING, path)(e));
+            return Err(StoreError::file(WRITING_NEW, path)(e));
         }
     }
     sync_folder(dir)

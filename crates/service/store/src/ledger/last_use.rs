@@ -3,7 +3,7 @@
 use super::schema::folder_of;
 use super::{Ledger, now};
 use crate::StoreError;
-use crate::clock::JUMP;
+use crate::clock::MAX_CLOCK_JUMP;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ impl Ledger {
     /// Checks that the clock is close to its expected time. Records the time if so.
     pub(crate) fn check_clock(&self) -> Result<(), StoreError> {
         let (now, expected) = (now()?, self.last_use().expected());
-        if now.abs_diff(expected) <= JUMP.as_secs() {
+        if now.abs_diff(expected) <= MAX_CLOCK_JUMP.as_secs() {
             return self.note_clock(now);
         }
         let folder = folder_of(&self.path);

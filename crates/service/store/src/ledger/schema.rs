@@ -10,7 +10,7 @@ use std::time::Duration;
 use tacit_ids::FolderId;
 
 /// Longest wait for another process that holds the ledger. A transaction takes milliseconds.
-const BUSY: Duration = Duration::from_secs(30);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// `MIGRATIONS[v]` migrates schema version v to v + 1. Released entries never change; new ones are
 /// appended.
 const MIGRATIONS: &[&str] = &[
@@ -89,7 +89,7 @@ pub(super) fn prepare(
     party: Option<Party>,
     key: Option<&SealKey>,
 ) -> Result<(FolderId, i64), StoreError> {
-    db.busy_timeout(BUSY).map_err(ledger_error(path))?;
+    db.busy_timeout(BUSY_TIMEOUT).map_err(ledger_error(path))?;
     if check_version(db, path)? > 0 {
         // Refuses another party's folder before anything in it is changed.
         check_party(db, party, path)?;

@@ -53,7 +53,7 @@ fn steps(ledger: &Ledger) -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn used_ids_cost_nothing_whatever_is_asked() {
+fn cost_is_independent_of_used_ids() {
     let steps = |burnt| steps(&with_burnt(tempfile::tempdir().unwrap().path(), burnt));
     let (few, many) = (steps(10), steps(100_000));
     assert!(few.iter().all(|(_, n)| *n > 0), "the steps are counted: {few:?}");

@@ -18,7 +18,7 @@ fn ids(store: &Store) -> Vec<MaterialId> {
 }
 
 #[test]
-fn files_that_are_copied_back_are_refused_before_and_after_a_restart() {
+fn refuses_restored_files() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (used, discarded) = (put(&store, b"one use"), put(&store, b"one use"));
@@ -46,7 +46,7 @@ fn files_that_are_copied_back_are_refused_before_and_after_a_restart() {
 }
 
 #[test]
-fn files_that_were_invented_are_nothing() {
+fn ignores_files_unknown_to_ledger() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let real = put(&store, b"one use");
@@ -65,7 +65,7 @@ fn files_that_were_invented_are_nothing() {
 }
 
 #[test]
-fn room_is_counted_from_the_reservation_on_by_all_who_ask_at_once() {
+fn reservations_count_towards_client_limit() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let reserve = |binding, max| store.reserve(MaterialId::random().unwrap(), binding, TOY, Some(max));
@@ -88,7 +88,7 @@ fn room_is_counted_from_the_reservation_on_by_all_who_ask_at_once() {
 }
 
 #[test]
-fn material_expires_that_was_of_no_use_for_long() {
+fn expires_long_unwanted_material() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (old, lately, fresh) = (put(&store, b"x"), put(&store, b"x"), put(&store, b"x"));
@@ -114,7 +114,7 @@ fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn one_folder_for_both_parties_is_refused_before_anything_is_written() {
+fn refuses_folder_of_other_party_untouched() {
     let dir = tempfile::tempdir().unwrap();
     for (first, second) in [(Party::Server, Party::Client), (Party::Client, Party::Server)] {
         let folder = dir.path().join(format!("{first:?}"));
@@ -138,7 +138,7 @@ fn one_folder_for_both_parties_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn looking_makes_no_folder_and_folders_have_ids_of_their_own() {
+fn open_existing_makes_no_folder() {
     let dir = tempfile::tempdir().unwrap();
     for empty in [dir.path().join("none"), dir.path().to_owned()] {
         assert!(matches!(Store::open_existing(&empty, None), Err(StoreError::NoFolder(p)) if p == empty));

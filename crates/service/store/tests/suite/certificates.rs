@@ -15,7 +15,7 @@ fn one(dir: &Path, name: &str) -> CertificateInfo {
 }
 
 #[test]
-fn a_folder_tells_what_is_in_it() {
+fn lists_certificates_of_folder() {
     let dir = tempfile::tempdir().unwrap();
     keys::init(dir.path(), &["server.example".into()], &["alice".into()]).unwrap();
     keys::add_operator(dir.path(), "ops").unwrap();
@@ -43,7 +43,7 @@ fn a_folder_tells_what_is_in_it() {
 }
 
 #[test]
-fn a_renewed_certificate_is_the_same_ones_for_another_time() {
+fn renewal_changes_validity_and_serial_only() {
     let dir = tempfile::tempdir().unwrap();
     keys::init(dir.path(), &["server.example".into(), "192.0.2.7".into()], &["alice".into()]).unwrap();
     let expired = Validity { from: now() - 2000, until: now() - 1000 };
@@ -54,7 +54,7 @@ fn a_renewed_certificate_is_the_same_ones_for_another_time() {
     assert!(advice.contains("tacit keys renew"), "{advice}");
     for name in ["ops", "alice", "server"] {
         let (before, key) = (one(dir.path(), name), fs::read(dir.path().join(format!("{name}.key"))).unwrap());
-        keys::renew(dir.path(), name, Some(Validity::days(7).unwrap())).unwrap();
+        keys::renew(dir.path(), name, Some(Validity::for_days(7).unwrap())).unwrap();
         let after = one(dir.path(), name);
         let week = now() + 7 * 86_400;
         assert!((week - 60..=week).contains(&after.validity.until), "{name}: {after:?}");
@@ -74,7 +74,7 @@ fn a_renewed_certificate_is_the_same_ones_for_another_time() {
 }
 
 #[test]
-fn what_cannot_be_renewed_stays_as_it_is() {
+fn failed_renewal_keeps_certificate() {
     let dir = tempfile::tempdir().unwrap();
     keys::init(dir.path(), &[], &["alice".into(), "bob".into()]).unwrap();
     let renew = |name: &str| keys::renew(dir.path(), name, None).unwrap_err();
@@ -90,10 +90,10 @@ fn what_cannot_be_renewed_stays_as_it_is() {
 }
 
 #[test]
-fn a_helper_has_one_certificate_for_both_its_sides_and_an_owner() {
+fn helper_certificate_names_owner() {
     let dir = tempfile::tempdir().unwrap();
     keys::init(dir.path(), &[], &["alice".into()]).unwrap();
-    let (days, hosts) = (Some(Validity::days(30).unwrap()), ["gateway.local".to_owned()]);
+    let (days, hosts) = (Some(Validity::for_days(30).unwrap()), ["gateway.local".to_owned()]);
     keys::add_helper(dir.path(), "gateway", "alice", &hosts, days).unwrap();
     let owner = one(dir.path(), "alice").fingerprint;
     let shown = one(dir.path(), "gateway");

@@ -219,7 +219,7 @@ fn linger() {
 }
 
 #[test]
-fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
+fn kill_between_steps_never_allows_second_use() {
     // Whether the material is ready afterwards, or refused as used, or was never there.
     let steps = [
         ("Reserved", "none"),
@@ -261,7 +261,7 @@ fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
 }
 
 #[test]
-fn a_process_killed_at_any_moment_leaves_material_unused_or_unusable() {
+fn kill_at_random_moment_never_allows_second_use() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..24u32 {
         let mut worker = Worker::start("work", dir.path());
@@ -276,7 +276,7 @@ fn a_process_killed_at_any_moment_leaves_material_unused_or_unusable() {
 }
 
 #[test]
-fn a_process_killed_at_any_moment_leaves_whole_folders_of_keys_or_none() {
+fn kill_leaves_complete_key_folders() {
     for round in 0..24 {
         let dir = tempfile::tempdir().unwrap();
         let mut worker = Worker::start("keys forever", dir.path());
@@ -298,7 +298,7 @@ fn a_process_killed_at_any_moment_leaves_whole_folders_of_keys_or_none() {
 }
 
 #[test]
-fn of_processes_that_race_for_ids_one_wins_each() {
+fn racing_processes_claim_each_id_once() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), Party::Client, None).unwrap();
     let ids: Vec<MaterialId> = (0..40).map(|_| MaterialId::random().unwrap()).collect();

@@ -7,7 +7,7 @@ use tacit_store::{Party, Store, StoreError};
 
 /// Else a clock that stands ahead for a moment burns a stock that took days to make.
 #[test]
-fn a_clock_that_has_jumped_burns_nothing() {
+fn clock_jump_burns_nothing() {
     const DAY: u64 = 24 * 3600;
     let dir = tempfile::tempdir().unwrap();
     let edited = |sql: &str| {
@@ -51,7 +51,7 @@ fn a_clock_that_has_jumped_burns_nothing() {
 
 /// Folders of version 0.1 have no mark.
 #[test]
-fn folders_without_a_mark_are_taken_over_by_name_and_content_and_strange_files_stay() {
+fn takes_over_unmarked_folder_and_keeps_strange_files() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("m");
     let id = put(&open(&folder), b"x");

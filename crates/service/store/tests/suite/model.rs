@@ -208,7 +208,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_store_is_a_map_that_gives_once(operations in prop::collection::vec(operation(), 1..40), sealed in any::<bool>()) {
+    fn behaves_as_map_with_single_use(operations in prop::collection::vec(operation(), 1..40), sealed in any::<bool>()) {
         run(&operations, sealed)?;
     }
 }

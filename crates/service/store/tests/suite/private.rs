@@ -29,7 +29,7 @@ fn add_client(dir: &Path, name: &str) -> Result<(), StoreError> {
 }
 
 #[test]
-fn what_is_open_to_others_is_closed_when_it_is_used() {
+fn opening_narrows_permissions() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("m");
     let store = open(&folder);
@@ -51,7 +51,7 @@ fn what_is_open_to_others_is_closed_when_it_is_used() {
 }
 
 #[test]
-fn links_are_refused() {
+fn refuses_links() {
     let dir = tempfile::tempdir().unwrap();
     let (real, link) = (dir.path().join("real"), dir.path().join("link"));
     drop(open(&real));
@@ -72,7 +72,7 @@ fn links_are_refused() {
 }
 
 #[test]
-fn what_belongs_to_another_user_is_refused() {
+fn refuses_files_of_other_users() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("m");
     drop(open(&folder));
@@ -87,7 +87,7 @@ fn what_belongs_to_another_user_is_refused() {
 }
 
 #[test]
-fn private_keys_are_closed_to_others_and_certificates_name_clients() {
+fn private_keys_are_narrowed_and_clients_distinct() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("keys");
     keys::init(&folder, &["example.org".into()], &["alice".into()]).unwrap();
@@ -138,7 +138,7 @@ impl Write for Log {
 }
 
 #[test]
-fn what_is_narrowed_is_told() {
+fn narrowing_is_logged_once() {
     let dir = tempfile::tempdir().unwrap();
     let (keys_dir, material) = (dir.path().join("keys"), dir.path().join("m"));
     keys::init(&keys_dir, &[], &["alice".into()]).unwrap();
@@ -158,7 +158,7 @@ fn what_is_narrowed_is_told() {
 }
 
 #[test]
-fn a_file_of_the_owner_is_closed_to_others_when_it_is_written_again() {
+fn rewriting_narrows_owner_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("net.tacit");
     for somebodys in ["made by hand", "0", "MODELING, a novel"] {
@@ -182,7 +182,7 @@ fn content(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn a_ca_is_made_whole_or_not_at_all() {
+fn ca_is_made_completely_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("keys");
     let init = |hosts: &[&str], clients: &[&str]| {
@@ -222,7 +222,7 @@ fn a_ca_is_made_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_certificate_of_a_client_is_none_of_a_server() {
+fn refuses_client_certificate_as_servers() {
     let dir = tempfile::tempdir().unwrap();
     keys::init(dir.path(), &[], &["alice".into()]).unwrap();
     keys::load_server(dir.path()).unwrap();
@@ -236,7 +236,7 @@ fn a_certificate_of_a_client_is_none_of_a_server() {
 }
 
 #[test]
-fn key_folders_and_names_that_cannot_be_used_are_named() {
+fn refuses_unusable_key_names() {
     let dir = tempfile::tempdir().unwrap();
     keys::init(dir.path(), &[], &[]).unwrap();
     assert!(matches!(keys::init(dir.path(), &[], &[]), Err(StoreError::CaExists(_))));
@@ -246,7 +246,7 @@ fn key_folders_and_names_that_cannot_be_used_are_named() {
     }
     add_client(dir.path(), "alice").unwrap();
     keys::add_operator(dir.path(), "ops").unwrap();
-    let role = |name| Role::of(keys::load_client(dir.path(), name).unwrap().tls.certificate());
+    let role = |name| Role::from_certificate(keys::load_client(dir.path(), name).unwrap().tls.certificate());
     assert_eq!([role("alice"), role("ops")], [Role::Client, Role::Operator]);
     let error = add_client(dir.path(), "alice").unwrap_err();
     assert!(error.to_string().contains("never overwritten"), "{error}");

@@ -55,7 +55,7 @@ fn opens(bytes: &[u8]) -> Result<Vec<u8>, SealFault> {
 }
 
 #[test]
-fn content_of_every_length_comes_back_and_no_two_files_are_alike() {
+fn content_of_any_length_round_trips() {
     for len in [0, 1, 15, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 2 * CHUNK + 7] {
         let content = content(len);
         let bytes = sealed(model(), &content);
@@ -69,7 +69,7 @@ fn content_of_every_length_comes_back_and_no_two_files_are_alike() {
 }
 
 #[test]
-fn a_file_opens_with_its_key_and_as_what_it_is() {
+fn opens_only_with_key_and_kind() {
     let bytes = sealed(model(), &content(100));
     assert!(matches!(open(&bytes, &other_key(), model()), Err(SealFault::WrongKey)));
     let fault = open(&bytes, &key(), lowered()).unwrap_err();
@@ -86,7 +86,7 @@ fn a_file_opens_with_its_key_and_as_what_it_is() {
 }
 
 #[test]
-fn every_cut_is_named_and_so_is_what_follows_the_end() {
+fn rejects_truncated_and_trailing_bytes() {
     let bytes = sealed(model(), &content(2 * CHUNK + 100));
     let chunk = CHUNK + TAG;
     for len in [0, 7, HEADER - 1, HEADER, HEADER + 1, HEADER + chunk, HEADER + 2 * chunk, bytes.len() - 1] {
@@ -103,7 +103,7 @@ fn every_cut_is_named_and_so_is_what_follows_the_end() {
 }
 
 #[test]
-fn chunks_that_are_changed_moved_or_from_another_file_are_named() {
+fn rejects_changed_moved_and_foreign_chunks() {
     let content = content(3 * CHUNK);
     let [bytes, other] = [(); 2].map(|()| sealed(model(), &content));
     let chunk = |n: usize| HEADER + n * (CHUNK + TAG)..HEADER + (n + 1) * (CHUNK + TAG);
@@ -124,7 +124,7 @@ fn chunks_that_are_changed_moved_or_from_another_file_are_named() {
 }
 
 #[test]
-fn headers_of_other_formats_are_named() {
+fn rejects_unknown_headers() {
     let bytes = sealed(model(), b"x");
     let with_byte = |at: usize, byte: u8| [&bytes[..at], &[byte], &bytes[at + 1..]].concat();
     assert!(matches!(opens(&with_byte(0, b'X')), Err(SealFault::NotSealed)));
@@ -139,7 +139,7 @@ proptest! {
 
     /// Whatever is done to a sealed file, it opens as what was sealed or not at all.
     #[test]
-    fn a_changed_file_never_opens(len in 0usize..3000, at in any::<prop::sample::Index>(), flip in 1u8..) {
+    fn changed_file_never_opens(len in 0usize..3000, at in any::<prop::sample::Index>(), flip in 1u8..) {
         let bytes = sealed(model(), &content(len));
         let mut changed = bytes.clone();
         changed[at.index(bytes.len())] ^= flip;
@@ -149,7 +149,7 @@ proptest! {
 
     /// The pieces in which content is written do not matter.
     #[test]
-    fn pieces_do_not_matter(pieces in prop::collection::vec(0usize..50_000, 0..6)) {
+    fn write_sizes_do_not_matter(pieces in prop::collection::vec(0usize..50_000, 0..6)) {
         let content = content(pieces.iter().sum());
         let mut writer = Writer::new(Vec::new(), &key(), lowered(), content.len() as u64).unwrap();
         let mut at = 0;
@@ -162,14 +162,14 @@ proptest! {
 }
 
 #[test]
-fn a_writer_holds_its_user_to_the_announced_length() {
+fn writer_enforces_announced_length() {
     let writer = || Writer::new(Vec::new(), &key(), model(), 10).unwrap();
     assert_eq!(writer().finish().unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(writer().write_all(&[0; 11]).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 #[test]
-fn model_files_are_written_and_read_sealed_and_plain() {
+fn model_files_round_trip_sealed_and_plain() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("net.tacit");
     let read = |key: Option<&SealKey>, limit| read_file(&path, model(), key, limit);
@@ -205,7 +205,7 @@ fn model_files_are_written_and_read_sealed_and_plain() {
 }
 
 #[test]
-fn sealed_files_do_not_open_under_another_name() {
+fn refuses_renamed_sealed_files() {
     let dir = tempfile::tempdir().unwrap();
     let [square, digits] = ["square.tacit", "digits.tacit"].map(|name| dir.path().join(name));
     let bytes = content(100);
@@ -233,7 +233,7 @@ fn sealed_files_do_not_open_under_another_name() {
 }
 
 #[test]
-fn keys_come_from_files_variables_and_commands_alike() {
+fn reads_keys_from_file_variable_and_command() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("key");
     fs::write(&path, "sixteen bytes or\n").unwrap();
@@ -252,7 +252,7 @@ fn keys_come_from_files_variables_and_commands_alike() {
 }
 
 #[test]
-fn keys_that_are_missing_short_or_too_long_are_errors() {
+fn rejects_missing_short_and_long_keys() {
     let dir = tempfile::tempdir().unwrap();
     for (key, why) in [
         (SealKey::from_bytes(b"\n\n"), "empty"),
@@ -269,7 +269,7 @@ fn keys_that_are_missing_short_or_too_long_are_errors() {
 }
 
 #[test]
-fn a_sealed_store_hides_material_and_needs_its_key() {
+fn sealed_store_needs_its_key() {
     let dir = tempfile::tempdir().unwrap();
     let open = |key| Store::open(dir.path(), Party::Client, key);
     let store = open(Some(key())).unwrap();
@@ -301,7 +301,7 @@ fn a_sealed_store_hides_material_and_needs_its_key() {
 }
 
 #[test]
-fn a_plain_store_does_not_become_sealed_silently() {
+fn plain_store_refuses_key() {
     let dir = tempfile::tempdir().unwrap();
     let open = |key| Store::open(dir.path(), Party::Client, key);
     let id = put(&open(None).unwrap(), b"x");

@@ -51,7 +51,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn material_is_claimed_once_and_its_content_is_gone_then() {
+fn claim_succeeds_once_and_removes_content() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("m");
     let store = open(&folder);
@@ -83,7 +83,7 @@ fn material_is_claimed_once_and_its_content_is_gone_then() {
 }
 
 #[test]
-fn material_that_another_session_is_writing_is_left_alone() {
+fn unfinished_material_of_other_session_is_untouched() {
     let dir = tempfile::tempdir().unwrap();
     let id = MaterialId::random().unwrap();
     let (other, folder) = (open(dir.path()), dir.path().to_owned());
@@ -107,7 +107,7 @@ fn material_that_another_session_is_writing_is_left_alone() {
 }
 
 #[test]
-fn a_put_that_fails_leaves_nothing_and_may_be_tried_again() {
+fn failed_put_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let id = MaterialId::random().unwrap();
@@ -121,7 +121,7 @@ fn a_put_that_fails_leaves_nothing_and_may_be_tried_again() {
 }
 
 #[test]
-fn of_many_puts_at_once_one_wins_and_its_content_stays() {
+fn one_of_concurrent_puts_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     for _ in 0..10 {
@@ -137,7 +137,7 @@ fn of_many_puts_at_once_one_wins_and_its_content_stays() {
 }
 
 #[test]
-fn of_many_claims_at_once_one_wins() {
+fn one_of_concurrent_claims_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     for _ in 0..10 {
@@ -156,7 +156,7 @@ fn of_many_claims_at_once_one_wins() {
 }
 
 #[test]
-fn other_bindings_are_refused_and_leave_the_material_ready() {
+fn refuses_other_bindings() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let id = put(&store, b"x");
@@ -176,7 +176,7 @@ fn other_bindings_are_refused_and_leave_the_material_ready() {
 }
 
 #[test]
-fn what_is_ready_is_listed_in_order_and_counted_by_client() {
+fn lists_ready_material_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let bob = Binding { client: ClientId([7; 32]), ..OWNER };
@@ -198,7 +198,7 @@ fn what_is_ready_is_listed_in_order_and_counted_by_client() {
 }
 
 #[test]
-fn recovery_waits_until_nobody_uses_the_folder() {
+fn recovery_runs_when_folder_is_unused() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (kept, lost) = (put(&store, b"kept"), put(&store, b"lost"));
@@ -221,7 +221,7 @@ fn recovery_waits_until_nobody_uses_the_folder() {
 }
 
 #[test]
-fn damaged_files_are_burnt_and_named() {
+fn burns_damaged_material() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let damaged = |id: MaterialId, what: &str| {
@@ -257,7 +257,7 @@ fn damaged_files_are_burnt_and_named() {
 }
 
 #[test]
-fn foreign_and_newer_ledgers_are_refused() {
+fn refuses_foreign_and_newer_ledgers() {
     let dir = tempfile::tempdir().unwrap();
     let ledger = dir.path().join("ledger.sqlite");
     drop(open(dir.path()));
@@ -282,7 +282,7 @@ fn foreign_and_newer_ledgers_are_refused() {
 }
 
 #[test]
-fn empty_material_and_material_of_several_chunks_come_back() {
+fn returns_empty_and_multi_chunk_material() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     for len in [0, 1, 300_000] {
@@ -293,7 +293,7 @@ fn empty_material_and_material_of_several_chunks_come_back() {
 }
 
 #[test]
-fn material_in_pieces_is_the_same_material() {
+fn streamed_material_round_trips() {
     let (material, keys) = large(200_000);
     for key in keys {
         let dir = tempfile::tempdir().unwrap();
@@ -345,7 +345,7 @@ fn material_in_pieces_is_the_same_material() {
 }
 
 #[test]
-fn what_is_in_hand_is_nobody_elses_and_is_not_used_up() {
+fn picked_material_is_exclusive_and_stays_ready() {
     let dir = tempfile::tempdir().unwrap();
     let (store, other) = (open(dir.path()), open(dir.path()));
     let id = put(&store, b"secret material");
@@ -382,7 +382,7 @@ fn what_is_in_hand_is_nobody_elses_and_is_not_used_up() {
 }
 
 #[test]
-fn large_material_in_hand_is_read_as_it_is_used() {
+fn streams_large_picked_material() {
     let (material, keys) = large(100_000);
     for key in keys {
         let dir = tempfile::tempdir().unwrap();
@@ -409,7 +409,7 @@ fn large_material_in_hand_is_read_as_it_is_used() {
 }
 
 #[test]
-fn what_is_ordered_is_no_stock_and_is_not_lost_until_it_is_given_up() {
+fn orders_persist_until_ended() {
     let dir = tempfile::tempdir().unwrap();
     let (store, helper) = (open(dir.path()), ClientId([9; 32]));
     let ids = [1, 2].map(|n| MaterialId([n; 16]));

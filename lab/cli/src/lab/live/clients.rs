@@ -72,7 +72,7 @@ pub fn connect(
         let is_announced = arrival.lead.is_some() && client.model().preparation() != Preparation::Nothing;
         let maker = match is_announced {
             true => {
-                let mut maker = client.again()?;
+                let mut maker = client.connect_again()?;
                 maker.setup()?;
                 Some(maker)
             }

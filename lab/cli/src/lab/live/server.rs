@@ -73,7 +73,7 @@ impl Server {
 
     /// Opens the server's control interface as the operator of the scratch folder.
     pub fn interface(&self, keys: &Path) -> anyhow::Result<Control> {
-        Ok(Control::of(self.address(), &load_client(keys, "ops")?, None, Duration::from_secs(60))?)
+        Ok(Control::new(self.address(), &load_client(keys, "ops")?, None, Duration::from_secs(60))?)
     }
 
     /// Requests the server to end by itself, so that everything it has learned is on disk. Copies
