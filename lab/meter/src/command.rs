@@ -130,7 +130,6 @@ fn complete(
 /// Idle baselines by source, and the sources.
 type Watched = (BTreeMap<String, Baseline>, Vec<Box<dyn Source>>);
 
-/// Measures the host at rest.
 fn watch_idle(
     sources: Vec<Box<dyn Source>>,
     interval: Duration,

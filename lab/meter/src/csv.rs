@@ -33,7 +33,6 @@ pub fn to_csv(record: &Record, mut output: impl Write) -> Result<(), MeterError>
     Ok(())
 }
 
-/// All columns with a value in some sample.
 struct Columns<'a> {
     rails: Vec<(&'a str, usize, &'a str)>,
     parties: BTreeSet<&'a str>,
@@ -114,7 +113,6 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Tracks a party's phases over time.
 struct Phases<'a> {
     marks: std::iter::Peekable<std::vec::IntoIter<&'a Mark>>,
     open: Vec<&'a str>,

@@ -9,7 +9,6 @@ use crate::source::Provenance;
 use std::collections::BTreeMap;
 use tacit_measure::device::Mode;
 
-/// Energy between two readings of power.
 #[must_use]
 pub(crate) fn trapezoid(seconds: f64, from_w: f64, to_w: f64) -> f64 {
     seconds.max(0.0) * (from_w + to_w) / 2.0

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use tacit_measure::usage::Roots;
 
-/// Most cores whose frequency limits are read.
 const MAX_CORES: usize = 4096;
 
 /// Facts from the machine, plus `extra` (versions of this program and its compiler) unchanged.
@@ -60,7 +59,6 @@ fn mhz(khz: &str) -> Option<String> {
     khz.parse::<u64>().ok().map(|k| (k / 1000).to_string())
 }
 
-/// First line of a small file, trimmed.
 fn line(path: &Path) -> Option<String> {
     let text = fs::read(path).ok().filter(|t| t.len() <= 1 << 16)?;
     Some(String::from_utf8_lossy(&text).lines().next()?.trim().to_owned())

@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 use tacit_measure::clock::monotonic_ns;
 use tacit_measure::mark::{MarkLine, read_line, socket};
 
-/// Programs that may be connected at once.
 const MAX_CLIENTS: usize = 64;
-/// Most notes of one connection in the record.
+/// In the record, of one connection.
 const MAX_NOTES: usize = 100;
 /// How far in the future a mark may lie: clock offset between hosts, nanoseconds.
 const FUTURE_NS: u64 = 1_000_000_000;

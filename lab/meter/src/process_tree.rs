@@ -68,7 +68,6 @@ impl AddAssign for Time {
     }
 }
 
-/// One reading of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
@@ -133,7 +132,6 @@ pub struct ProcessTree {
     unwatched: u64,
     /// Time of the processes before they were added.
     before: Time,
-    /// Last returned figures.
     reported: Time,
     peak_bytes: u64,
     page_bytes: u64,
@@ -333,7 +331,6 @@ fn has_clocks(proc: &Path) -> bool {
         && process_cpu_ns(own_pid).is_some()
 }
 
-/// Children of all threads of a process.
 fn children(proc: &Path, pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(proc.join(format!("{pid}/task"))).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

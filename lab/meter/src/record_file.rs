@@ -186,7 +186,6 @@ pub fn parse_line(line: &[u8]) -> Result<Line, String> {
     serde_json::from_slice(line).map_err(|e| e.to_string())
 }
 
-/// Parses the header; checks format and version first.
 fn parse_header(line: &[u8]) -> Result<Header, String> {
     #[derive(serde::Deserialize)]
     struct Probe {

@@ -54,7 +54,6 @@ pub struct Answer {
     pub prepared: Option<Prepared>,
 }
 
-/// The answer of a batch of one.
 pub(crate) fn only(mut answers: Vec<Answer>) -> Answer {
     answers.pop().expect("each input of a batch has an answer")
 }

@@ -23,7 +23,6 @@ pub(crate) struct ClaimedMaterial {
 }
 
 impl ClaimedMaterial {
-    /// Material that this process has made.
     pub(crate) fn made(id: MaterialId, material: Material) -> Self {
         Self { id, material, stored: None }
     }

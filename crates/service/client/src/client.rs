@@ -38,9 +38,7 @@ pub struct Client {
     /// The model for the current batch size.
     model: Arc<dyn ClientModel>,
     side: Box<dyn ClientSide>,
-    /// Name of the model at the server.
     model_name: String,
-    /// Name of the back end.
     backend: String,
     binding: Binding,
     is_set_up: bool,
@@ -164,7 +162,6 @@ impl Client {
         Ok(Some(report))
     }
 
-    /// Runs the setup, if it must precede `phase`.
     pub(crate) fn setup_before(&mut self, phase: Phase) -> Result<Option<PhaseReport>, ClientError> {
         match (self.model.setup(), phase) {
             (Setup::BeforeOffline, Phase::Offline) | (Setup::BeforeOnline, Phase::Online) => self.setup(),

@@ -93,7 +93,6 @@ impl ClientConfig {
         }
     }
 
-    /// Description of this client's machine for the server.
     pub(crate) fn device(&self) -> Result<Device, ClientError> {
         if !(1..=MAX_THREADS).contains(&self.threads) {
             return Err(ClientError::Usage(format!("threads: {} is not from 1 to {MAX_THREADS}", self.threads)));

@@ -14,11 +14,8 @@ use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport};
 use ureq::{Agent, Body, Error};
 
-/// Largest answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 16 << 20;
-/// Buffers of a connection, in bytes.
 const BUFFER_BYTES: usize = 16 << 10;
-/// Content type of a request's body.
 const JSON: &str = "application/json";
 
 /// The control interface of one server. Connects on the first request and reuses the connection.

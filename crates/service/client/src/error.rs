@@ -236,14 +236,12 @@ impl ClientError {
         }
     }
 
-    /// Adds the file to an operating-system error.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
     }
 }
 
-/// The address at the other end.
 pub(crate) fn server_of(channel: &Channel) -> String {
     let peer = channel.peer();
     peer.rsplit_once(' ').map_or(peer.clone(), |(_, address)| address.to_owned())

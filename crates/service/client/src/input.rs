@@ -14,9 +14,7 @@ pub use crate::jpeg::MAX_IMAGE_SIDE;
 pub use crate::png::MAX_IMAGE_PIXELS;
 /// Most memory that decoding an image may take, in bytes.
 pub const MAX_IMAGE_BYTES: u64 = 512 << 20;
-/// Largest image file, in bytes.
 const MAX_IMAGE_FILE: u64 = 256 << 20;
-/// Most inputs in one array.
 const MAX_INPUTS: usize = 1 << 20;
 
 /// Largest array file accepted, in bytes.

@@ -110,7 +110,6 @@ impl Bits<'_> {
         Err("the pixel data holds an invalid code".into())
     }
 
-    /// Reads one block of a sequential scan.
     fn sequential_block(&mut self, [dc, ac]: [&Huffman; 2]) -> Result<(), String> {
         let size = self.symbol(dc)?;
         self.bits(u32::from(size & 15))?;
@@ -130,7 +129,6 @@ impl Bits<'_> {
         Ok(())
     }
 
-    /// Reads one block of a progressive scan.
     fn progressive_block(&mut self, [dc, ac]: [&Huffman; 2], band: &Band, nonzero: &mut u64) -> Result<(), String> {
         match (band.first, band.refines) {
             (0, false) => {
@@ -212,7 +210,6 @@ impl Bits<'_> {
         Ok((usize::from(symbol >> 4), u32::from(symbol & 15)))
     }
 
-    /// Reads a restart marker; numbers cycle through eight values.
     fn restart(&mut self, number: usize) -> Result<(), String> {
         self.align()?;
         while self.bytes.get(self.at..self.at + 2) == Some(&[0xff, 0xff]) {
@@ -226,7 +223,6 @@ impl Bits<'_> {
         Ok(())
     }
 
-    /// Skips the padding before a marker.
     fn align(&mut self) -> Result<(), String> {
         self.left = 0;
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
@@ -267,7 +263,6 @@ impl<'a> Walk<'a> {
         self.complete(false)
     }
 
-    /// Finds the next marker and returns its code.
     fn marker(&mut self) -> Option<u8> {
         loop {
             let two = [*self.bytes.get(self.at)?, *self.bytes.get(self.at + 1)?];
@@ -279,7 +274,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The content of the segment that begins here.
     fn segment(&mut self) -> Result<&'a [u8], String> {
         let rest = &self.bytes[self.at..];
         let length = word(rest, 0)?;

@@ -31,7 +31,7 @@ impl KeyFolder {
         self.dir.join(name + KEPT_ENDING)
     }
 
-    /// Makes room for `bytes` bytes, and deletes unfinished files of interrupted writers.
+    /// Also deletes unfinished files of interrupted writers.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
         let mut kept = Vec::new();
         for entry in fs::read_dir(&self.dir)? {

@@ -10,7 +10,6 @@ const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 const FRAME_BYTES: usize = 12;
 /// Ancillary chunks that are retained: transparency and orientation.
 const KEPT_CHUNKS: [&[u8; 4]; 2] = [b"tRNS", b"eXIf"];
-/// Largest `eXIf` chunk that is retained, in bytes.
 const MAX_EXIF: usize = 64 << 10;
 
 /// Returns a PNG file without the chunks that its pixels do not need; any other file unchanged.

@@ -13,17 +13,14 @@ use tacit_store::seal::{Kind, open_renamed, read_own_file, sync_folder, unfinish
 use tacit_store::{FolderKind, ManagedFolder, Party, SealKey, StoreError, material_folder, open_private};
 use zeroize::Zeroizing;
 
-/// Most bytes of a secret.
 const MAX_SECRET_BYTES: u64 = 1 << 10;
-/// Most bytes of a file of a secret, sealed or not.
 const MAX_FILE_BYTES: u64 = 2 << 10;
 const LOCK: &str = "lock";
 const FOLDER: FolderKind = FolderKind::private("client", "secrets");
 
-/// Bytes of a file that holds a master key, plain and sealed.
+/// Plain and sealed.
 const MASTER_KEY_FILE_BYTES: [u64; 2] = [32, 149];
 
-/// Purpose of a secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SecretPurpose {
     /// Keys that a server stores; they can be made again.

@@ -102,7 +102,6 @@ impl Stock {
         Ok(Self { store: Arc::new(store), client, peer, settled })
     }
 
-    /// Halves that [`reconcile`](Self::reconcile) destroyed.
     pub(crate) fn settled(&self) -> Reconciled {
         self.settled
     }

@@ -27,7 +27,6 @@ use tacit_ids::ClientId;
 use tacit_net::{ClientTls, NetError, ServerTls, tls};
 use zeroize::Zeroizing;
 
-/// Default validity of certificates, in years.
 const DEFAULT_YEARS: i32 = 10;
 
 const SERVER: &str = "server";
@@ -307,7 +306,6 @@ fn unusable(dir: &Path, name: &str, source: NetError) -> StoreError {
     StoreError::Unusable { dir: dir.to_owned(), name: name.to_owned(), source }
 }
 
-/// A new key and its certificate.
 fn make_pair(
     issuer: &Issuer<'_, KeyPair>,
     name: &str,

@@ -64,9 +64,7 @@ impl FromSql for State {
 /// The expected length and digest of stored material.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored {
-    /// Bytes of the material.
     pub(crate) bytes: u64,
-    /// BLAKE3 of the file.
     pub(crate) digest: [u8; 32],
 }
 
@@ -149,7 +147,6 @@ impl Ledger {
         })
     }
 
-    /// Releases a reserved id for which nothing was stored.
     pub(crate) fn release(&self, id: MaterialId) -> Result<(), StoreError> {
         self.write(|tx| {
             tx.execute("DELETE FROM material WHERE id = ? AND state = ?", params![id.0, State::Generating])?;
@@ -157,7 +154,6 @@ impl Ledger {
         })
     }
 
-    /// Records that the material of a reserved id is on the disk.
     pub(crate) fn finish(&self, id: MaterialId, stored: Stored) -> Result<(), StoreError> {
         // The cast is safe: the size is at most `MAX_MATERIAL_BYTES`.
         let (bytes, wanted) = (stored.bytes as i64, now()?);
@@ -255,7 +251,6 @@ impl Ledger {
         self.read(|db| db.prepare(sql)?.query_map([time], |row| row.get("id").map(MaterialId))?.collect())
     }
 
-    /// Records that ready material is wanted now, unless that was recorded within the hour.
     pub(crate) fn mark_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         let now = now()?;
         self.write(|tx| {
@@ -268,7 +263,6 @@ impl Ledger {
         })
     }
 
-    /// Counts materials by state, and the bytes of ready ones.
     pub(crate) fn counts(&self) -> Result<Counts, StoreError> {
         self.read(|db| {
             let [ready, ready_bytes] = count(db, "INDEXED BY ready_material WHERE state = 'ready'")?;
@@ -301,7 +295,6 @@ impl Ledger {
         })
     }
 
-    /// Whether the ledger has a row of this id.
     pub(crate) fn is_known(&self, id: MaterialId) -> Result<bool, StoreError> {
         self.read(|db| state_of(db, id).map(|state| state.is_some()))
     }

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 /// Name of the mark.
 pub const MARK: &str = ".tacit-folder";
 const VERSION: u32 = 1;
-/// Most bytes of a mark.
 const MAX_MARK_BYTES: u64 = 1 << 10;
 const FIRST_LINE: &str = "Made and managed by tacit: what it makes here it may delete (docs/files.md).";
 

@@ -12,9 +12,7 @@ use zeroize::Zeroizing;
 
 /// Permissions of files with secrets.
 pub(crate) const FILE_MODE: u32 = 0o600;
-/// Most bytes of a key file.
 const MAX_KEY_FILE: u64 = 1 << 20;
-/// Permissions of folders with secrets.
 const FOLDER_MODE: u32 = 0o700;
 
 /// Makes a folder and its parents, if they do not exist.

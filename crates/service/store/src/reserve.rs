@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 const RESERVE_BYTES: usize = 256 << 10;
 const FILL_BYTE: u8 = 0x55;
 
-/// The reserve file of a folder.
 pub(crate) struct Reserve {
     path: PathBuf,
 }
@@ -29,7 +28,6 @@ impl Reserve {
         private::close_to_others(&self.path)
     }
 
-    /// Makes the file, if it does not exist.
     pub(crate) fn allocate(&self) -> Result<(), StoreError> {
         if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() == RESERVE_BYTES as u64) {
             return Ok(());
@@ -68,7 +66,6 @@ impl Reserve {
         }
     }
 
-    /// Whether the file of that name is a reserve.
     pub(crate) fn is_reserve(&self) -> bool {
         let is_small = fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file() && m.len() <= RESERVE_BYTES as u64);
         is_small && fs::read(&self.path).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == FILL_BYTE))

@@ -10,11 +10,9 @@ use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::der::oid::db::rfc4519::{COMMON_NAME, ORGANIZATION_NAME, ORGANIZATIONAL_UNIT_NAME};
 use x509_cert::der::{Tag, Tagged};
 
-/// Organisational unit of operators.
+/// Organisational units: operators, servers as a dealer's clients, and clients' helpers.
 pub(crate) const OPERATOR: &str = "tacit-operator";
-/// Organisational unit of servers as a dealer's clients.
 pub(crate) const CUSTOMER: &str = "tacit-server";
-/// Organisational unit of clients' helpers.
 pub(crate) const HELPER: &str = "tacit-helper";
 /// Most characters of a common name (X.520).
 const LONGEST_NAME: usize = 64;

@@ -197,13 +197,11 @@ pub enum SealFault {
     Io(#[from] std::io::Error),
 }
 
-/// Size of a sealed file with `bytes` bytes of content.
 pub(crate) const fn sealed_bytes(bytes: u64) -> u64 {
     // Saturates if a forged header claims more than any disk holds.
     bytes.saturating_add(chunks(bytes) * TAG_BYTES as u64).saturating_add(HEADER_BYTES as u64)
 }
 
-/// Number of chunks of `bytes` bytes of content.
 const fn chunks(bytes: u64) -> u64 {
     if bytes == 0 { 1 } else { bytes.div_ceil(CHUNK_BYTES as u64) }
 }

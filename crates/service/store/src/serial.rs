@@ -20,7 +20,6 @@ impl Serial {
         (serial.len() <= MAX_SERIAL_BYTES).then(|| Self(serial.into()))
     }
 
-    /// Draws a new number, positive.
     pub(crate) fn random() -> Result<Vec<u8>, getrandom::Error> {
         let mut bytes = [0; MAX_SERIAL_BYTES];
         getrandom::fill(&mut bytes)?;
@@ -67,7 +66,6 @@ impl FromStr for Serial {
     }
 }
 
-/// A number, big endian, without its leading zeros.
 fn without_zeros(bytes: &[u8]) -> &[u8] {
     let first = bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len());
     &bytes[first..]

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use zeroize::Zeroizing;
 
-/// Bytes that are digested at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Default limit: larger material is read from disk while it is used.
@@ -24,7 +23,6 @@ pub enum Claimed {
 /// one without a name. Seeking to the start begins it anew, with another key if it is sealed.
 pub struct Spool {
     output: Output,
-    /// Bytes still to be written.
     remaining: u64,
     key: Option<SealKey>,
     kind: Kind,
@@ -58,7 +56,6 @@ impl Spool {
         Ok(Self { output: Output::new(file, key, kind, bytes)?, remaining: bytes, key: key.cloned(), kind, bytes })
     }
 
-    /// The complete file and its digest.
     pub(crate) fn complete(self) -> io::Result<(File, [u8; 32])> {
         if self.remaining > 0 {
             let what = format!("{} bytes fewer than announced were written", self.remaining);
@@ -126,7 +123,6 @@ pub(crate) fn contents(mut file: File, key: Option<&SealKey>, kind: Kind) -> Res
     })
 }
 
-/// The digest of a file, as [`Spool`] computes it.
 pub(crate) fn digest(file: &mut File) -> io::Result<blake3::Hash> {
     let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE_BYTES]);
     loop {

@@ -432,7 +432,6 @@ impl Store {
         }
     }
 
-    /// Ids that have files.
     fn files(&self) -> Result<BTreeSet<MaterialId>, StoreError> {
         let listing = fs::read_dir(&self.dir).map_err(StoreError::file("listing", &self.dir))?;
         let mut ids = BTreeSet::new();

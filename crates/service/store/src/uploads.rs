@@ -208,7 +208,6 @@ fn is_held(path: &Path) -> bool {
 }
 
 /// Both names that the file of an upload may have.
-/// Returns both names that the file of an upload may have.
 fn files(folder: &Path, client: ClientId, plan: &[u8; 32], name: &[u8; 32]) -> [PathBuf; 2] {
     let path = folder.join(file_name(client, plan, name));
     [path.with_extension(UNFINISHED), path]

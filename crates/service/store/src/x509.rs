@@ -7,7 +7,6 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::{Certificate, der::Decode};
 
-/// Decodes a certificate (DER); `None` if the bytes are not a certificate.
 pub(crate) fn decode(certificate: &[u8]) -> Option<Certificate> {
     Certificate::from_der(certificate).ok()
 }

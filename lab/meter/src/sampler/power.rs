@@ -16,7 +16,6 @@ pub(super) struct Metered {
     complained: bool,
 }
 
-/// Readings of a rail.
 #[derive(Clone, Copy, Default)]
 struct Rail {
     /// First and last value with their times, seconds.

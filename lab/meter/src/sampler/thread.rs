@@ -21,7 +21,6 @@ const DISCOVER_EVERY_S: f64 = 1.0;
 /// Most marks and notes of one record: a flood from a program must fill neither memory nor disk.
 pub(super) const MAX_ENTRIES: u64 = 100_000;
 
-/// Commands to the thread.
 pub(super) enum Command {
     Add { party: String, pid: u32, since: Since, reply: SyncSender<bool> },
     Ended { pid: u32, user: Duration, system: Duration },
@@ -60,7 +59,6 @@ pub(super) struct Worker {
     marks: Vec<Mark>,
     notes: Vec<Note>,
     sample_count: u64,
-    /// Marks and notes so far.
     entry_count: u64,
     lost_lines: u64,
     dropped: Arc<AtomicU64>,

@@ -213,7 +213,6 @@ impl Fit {
         Ok(DeviceProfile::single(name, &description, base_w, w_per_core, j_per_byte)?)
     }
 
-    /// The origin of a number.
     fn cite(&self, number: &Fitted, unit: &str, sensor: &str) -> String {
         let (steps, error) = (self.steps, number.error);
         format!("tacit lab calibrate with {sensor}, {steps} steps, standard error {error:.2e} {unit}")

@@ -23,7 +23,6 @@ impl Counter {
         Self { unit, range: range.filter(|&r| r > 0), last: None, gap: false, total: 0.0 }
     }
 
-    /// Records a failed read.
     pub(crate) fn missing(&mut self) {
         self.gap = true;
     }

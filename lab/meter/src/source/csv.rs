@@ -18,7 +18,6 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest line.
 const MAX_LINE: u64 = 4096;
 /// Most bytes that one read takes from a growing file.
 const MAX_CHUNK: u64 = 1 << 20;
@@ -99,7 +98,6 @@ impl Format {
     }
 }
 
-/// Finds a column; `None` without one.
 fn column(header: &str, names: &[String], wanted_name: &str) -> Result<Option<usize>, MeterError> {
     let mut matching = names.iter().enumerate().filter(|(_, name)| *name == wanted_name).map(|(i, _)| i);
     match (matching.next(), matching.next()) {

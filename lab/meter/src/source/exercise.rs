@@ -148,7 +148,6 @@ pub(crate) struct Watched {
     pub(crate) watts: Vec<f64>,
     /// CPU seconds, bytes and seconds of the whole stretch.
     pub(crate) used: Usage,
-    /// First error of a read.
     pub(crate) error: Option<String>,
 }
 

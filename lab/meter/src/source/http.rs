@@ -10,7 +10,6 @@ use super::{Rail, Source, SourceInfo, Value};
 use crate::MeterError;
 use std::time::Duration;
 
-/// Longest answer, in bytes.
 const MAX_BODY: u64 = 64 << 10;
 const TIMEOUT: Duration = Duration::from_secs(2);
 const INTERVAL_MS: u32 = 1000;

@@ -60,7 +60,6 @@ impl EnergyTrace {
         window.iter().map(|&uj| f64::from(uj)).sum::<f64>() * 1e-6
     }
 
-    /// The sample at a time.
     fn index(&self, t: f64) -> usize {
         // The cast saturates.
         ((t * self.rate_hz).round() as usize).min(self.samples())

@@ -81,7 +81,6 @@ impl Source for Cards {
     }
 }
 
-/// Searches for the library and cards.
 pub(crate) fn detect() -> Detected {
     match Cards::open() {
         Ok(cards) if !cards.counters.is_empty() => {

@@ -14,7 +14,6 @@ struct Latest {
     at: Instant,
 }
 
-/// A polled source.
 pub(crate) struct Polled {
     info: SourceInfo,
     remedy: &'static str,

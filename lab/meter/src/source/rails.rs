@@ -25,7 +25,6 @@ const TOTALS: [fn(&str) -> bool; 3] = [
     |name| name.starts_with("ESOCKET") || name == "CARD",
 ];
 
-/// Marks the counted rails.
 pub(crate) fn count(names: impl IntoIterator<Item = String>) -> Vec<Rail> {
     let mut rails: Vec<Rail> = names.into_iter().map(Rail::counted).collect();
     if let Some(class) = TOTALS.into_iter().find(|class| rails.iter().any(|rail| class(&rail.name.to_uppercase()))) {

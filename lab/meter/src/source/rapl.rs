@@ -38,7 +38,6 @@ impl Zone {
     }
 }
 
-/// Searches for zones.
 pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Detected {
     let zones = zones(&**tree);
     if zones.is_empty() {

@@ -29,7 +29,6 @@ pub(crate) struct SysfsSource {
     last: Option<(Instant, Duration)>,
 }
 
-/// A failed reading of a rail.
 enum Fault {
     /// The file cannot be read now.
     Unread(String, io::Error),

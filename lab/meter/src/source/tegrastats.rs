@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Longest accepted line: tegrastats writes a few hundred bytes.
 const MAX_LINE: u64 = 16 << 10;
-/// Most rails of a line.
 const MAX_RAILS: usize = 64;
 const NAME: &str = "tegrastats";
 
@@ -93,7 +92,6 @@ pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
     Trace::new(rails::count(names), Kind::Watts, times, samples)
 }
 
-/// The newest line.
 #[derive(Default)]
 struct Latest {
     rails: Vec<(String, f64)>,
@@ -155,7 +153,6 @@ impl Tegrastats {
     }
 }
 
-/// Reads lines until the program ends.
 fn follow(output: impl Read, latest: &Shared) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();

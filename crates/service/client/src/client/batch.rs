@@ -17,7 +17,6 @@ impl Client {
         self.config.max_batch = inputs;
     }
 
-    /// The model for one input.
     pub(crate) fn of_one(&self) -> &dyn ClientModel {
         &*self.one
     }

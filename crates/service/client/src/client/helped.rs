@@ -220,12 +220,10 @@ impl Client {
     }
 }
 
-/// Path of a sealed material until it is complete.
 fn fetched_path(store: &Store, id: MaterialId) -> PathBuf {
     store.dir().join(FETCHED).join(format!("{id}.sealed"))
 }
 
-/// Whether a file has the name of an unfinished download.
 fn is_fetched(path: &Path) -> bool {
     hex_stem(path, ".sealed", 32).is_some() && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }

@@ -87,7 +87,6 @@ impl Client {
         }
     }
 
-    /// Checks that the back end has an offline phase.
     pub(crate) fn check_prepares(&self) -> Result<(), ClientError> {
         if !self.needs_material()? {
             let text = format!("the back end {} has nothing to prepare: ask right away", self.backend);

@@ -66,7 +66,6 @@ impl Progress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the begin of a phase of a model with these costs.
     pub(crate) fn begins(&self, phase: Phase, moved: Arc<AtomicU64>, spared: Arc<AtomicU64>, costs: &Costs) {
         let expected = match phase {
             Phase::Setup => costs.setup.bytes(),
@@ -81,7 +80,6 @@ impl Progress {
         state.running[phase as usize] = Some(Running { phase, moved, from, spared, expected, told: 0.0 });
     }
 
-    /// Records that the next phase waits for its turn, behind `queued` jobs at the server.
     pub(crate) fn waits(&self, queued: u32) {
         self.lock().queued = Some(queued);
     }
@@ -92,7 +90,6 @@ impl Progress {
         self.lock().queued
     }
 
-    /// Records that a phase has ended or failed.
     pub(crate) fn ends(&self, phase: Phase, is_done: bool) {
         let mut state = self.lock();
         state.queued = None;

@@ -90,7 +90,6 @@ pub struct RemoteDealer {
     config: DealerConfig,
     /// Idle connections, shared by the clones that have another `stop`.
     idle: Arc<Mutex<Vec<DealerConnection>>>,
-    /// Ends the waiting of this dealer's exchanges.
     stop: Stop,
 }
 
@@ -284,7 +283,6 @@ fn receive_half(
     Ok(())
 }
 
-/// Why an exchange failed.
 enum Failure {
     /// The connection failed while the exchange could still be repeated.
     Before(NetError),

@@ -29,25 +29,21 @@ use tacit_store::managed::{MARK, hex_stem};
 use tacit_store::seal::{Kind, is_sealed_as, sync_folder, unfinished_of, write_file};
 use tacit_store::{FolderKind, ManagedFolder, SealKey, StoreError, keys};
 
-/// Most simultaneous connections of the owner.
 const MAX_CONNECTIONS: usize = 8;
 /// The admission pool of the owner's connections.
 const OWNER_POOL: usize = 0;
 /// Most unauthenticated connections, as far as open files allow. When all are in use, admission
 /// evicts the oldest of the address that holds most.
 const MAX_HANDSHAKES: usize = 512;
-/// Open files of a connection, and of everything else (`OTHER_FILES`).
+/// Open files of a connection, and of everything else.
 const FILES_PER_CONNECTION: u64 = 2;
 const OTHER_FILES: u64 = 64;
-/// Interval of the sweep for expired material.
-const POLL_INTERVAL: Duration = Duration::from_secs(3600);
-/// Time from accepting a connection to the end of its handshake.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may send no request, or receive no data.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long the connection to the server stays open without an order.
 const LINGER_TIME: Duration = Duration::from_secs(5);
-/// Attempts to reach a server, and the pause between them.
 const CONNECT_TRIES: usize = 3;
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// Most materials that are ordered, or made and not yet fetched.
@@ -85,7 +81,6 @@ struct Shared {
     config: HelperServerConfig,
     registry: Registry,
     state: Mutex<State>,
-    /// Notified of each order.
     ordered: Condvar,
 }
 
@@ -141,7 +136,7 @@ impl HelperServer {
         let making = thread::Builder::new().name("tacit-making".into()).spawn(move || make_all(&own));
         making.map_err(|e| ClientError::Usage(format!("starting a thread: {e}")))?;
         let shared = self.shared;
-        self.listener.run(|| Accepting::GoOn(POLL_INTERVAL), move |incoming| connection(&shared, incoming));
+        self.listener.run(|| Accepting::GoOn(SWEEP_INTERVAL), move |incoming| connection(&shared, incoming));
         Ok(())
     }
 }
@@ -350,7 +345,6 @@ impl Shared {
     }
 }
 
-/// Makes what is ordered, until the process ends.
 fn make_all(shared: &Shared) {
     let mut open: Option<(Arc<What>, Client)> = None;
     loop {

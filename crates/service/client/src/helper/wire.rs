@@ -19,7 +19,6 @@ pub const MAX_JOBS: usize = 256;
 pub const MAX_BYTES: usize = 256 << 10;
 /// Largest piece of a sealed material, in bytes.
 pub const PIECE: usize = 1 << 20;
-/// Most bytes of a reason.
 const MAX_REASON: usize = 500;
 
 /// Model, back end and folder that material is made for.
@@ -136,7 +135,6 @@ pub enum Answer {
     },
 }
 
-/// Shortens a reason to [`MAX_REASON`].
 pub(crate) fn reason(text: &str) -> String {
     text.chars().take(MAX_REASON).collect()
 }

@@ -14,7 +14,6 @@ const FOLDER: FolderKind = FolderKind::private("certificate authority", "keys");
 const MAX_LINE_BYTES: usize = 64;
 const WRITING_NEW: &str = "writing (an existing file is never overwritten)";
 
-/// A file to be written.
 pub(super) struct File {
     pub(super) name: String,
     pub(super) content: Zeroizing<String>,
@@ -27,7 +26,6 @@ impl File {
         Self { name: format!("{name}.pem"), content: Zeroizing::new(pem), mode: 0o644 }
     }
 
-    /// `NAME.key`.
     pub(super) fn private_key(name: &str, key: &KeyPair) -> Self {
         let content = Zeroizing::new(key.serialize_pem());
         Self { name: format!("{name}.key"), content, mode: private::FILE_MODE }

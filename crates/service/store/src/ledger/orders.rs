@@ -29,7 +29,6 @@ impl Ledger {
         })
     }
 
-    /// Open orders, oldest first.
     pub(crate) fn ordered(&self) -> Result<Vec<Ordered>, StoreError> {
         let sql = "SELECT id, helper, client, model, plan, created FROM ordered ORDER BY rowid";
         self.read(|db| db.prepare(sql)?.query_map([], ordered_of)?.collect())

@@ -80,7 +80,6 @@ impl Ledger {
         self.write(|tx| Ok(Ok(tx.prepare(&sql)?.execute(values)? > 0)))
     }
 
-    /// The uploads that have not ended, in the order in which they were begun.
     pub(crate) fn uploads(&self) -> Result<Vec<Upload>, StoreError> {
         self.read(|db| db.prepare(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], upload_of)?.collect())
     }

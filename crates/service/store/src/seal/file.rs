@@ -36,7 +36,6 @@ pub fn check_replaced(path: &Path, kind: Kind, content: &[u8]) -> Result<(), Sto
     }
 }
 
-/// Whether a file is sealed as of this kind, or plain and begins like `content`.
 fn is_alike(path: &Path, kind: Kind, content: &[u8]) -> io::Result<bool> {
     if is_sealed_as(path, kind)? {
         return Ok(true);

@@ -14,7 +14,6 @@ struct Chunks {
     header: [u8; HEADER_BYTES],
     /// Chunks of the whole file.
     total: u64,
-    /// Number of the next chunk, from 0.
     next: u64,
 }
 
@@ -41,7 +40,6 @@ pub struct Writer<W: Write> {
     inner: W,
     chunks: Chunks,
     buffer: Zeroizing<Vec<u8>>,
-    /// Bytes of content still to be written.
     remaining: u64,
 }
 
@@ -190,7 +188,6 @@ impl<R: Read> Reader<R> {
         self.bytes
     }
 
-    /// Reads the next chunk into the buffer; `false` after the last.
     fn next_chunk(&mut self) -> Result<bool, SealFault> {
         if self.chunks.next == self.chunks.total {
             return match self.inner.read(&mut [0]) {
