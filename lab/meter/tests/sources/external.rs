@@ -24,6 +24,7 @@ fn parses_csv_headers_and_rows() {
         assert!(message(Format::parse(text)).contains("time_s,watts"), "{text:?}");
     }
 }
+
 #[test]
 fn reads_only_unambiguous_decimal_commas() {
     let semicolons = Format::parse("time_s;watts").unwrap();

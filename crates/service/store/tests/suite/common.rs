@@ -11,6 +11,13 @@ pub fn open(dir: &Path) -> Store {
     Store::open(dir, Party::Client, None).unwrap()
 }
 
+/// An empty client's folder.
+pub fn new_store() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    (dir, store)
+}
+
 pub fn sealing_key() -> SealKey {
     SealKey::from_bytes(b"a key for tests only").unwrap()
 }

@@ -108,8 +108,7 @@ fn unfinished_material_of_other_session_is_untouched() {
 
 #[test]
 fn failed_put_can_be_repeated() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = new_store();
     let id = MaterialId::random().unwrap();
     let path = file(dir.path(), id);
     fs::create_dir(&path).unwrap();
@@ -122,8 +121,7 @@ fn failed_put_can_be_repeated() {
 
 #[test]
 fn one_of_concurrent_puts_succeeds() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = new_store();
     for _ in 0..10 {
         let id = MaterialId::random().unwrap();
         let stored: Vec<u8> = thread::scope(|scope| {
@@ -138,8 +136,7 @@ fn one_of_concurrent_puts_succeeds() {
 
 #[test]
 fn one_of_concurrent_claims_succeeds() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = new_store();
     for _ in 0..10 {
         let id = put(&store, &[7; 1000]);
         let wins = thread::scope(|scope| {
@@ -157,8 +154,7 @@ fn one_of_concurrent_claims_succeeds() {
 
 #[test]
 fn refuses_other_bindings() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = new_store();
     let id = put(&store, b"x");
     for (other, text) in [
         (Binding { client: ClientId([9; 32]), ..OWNER }, "another client"),
@@ -177,8 +173,7 @@ fn refuses_other_bindings() {
 
 #[test]
 fn lists_ready_material_in_order() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = new_store();
     let bob = Binding { client: ClientId([7; 32]), ..OWNER };
     let other_model = Binding { model: [8; 32], ..OWNER };
     let ids = [OWNER, bob, other_model, OWNER].map(|binding| {
@@ -199,8 +194,7 @@ fn lists_ready_material_in_order() {
 
 #[test]
 fn recovery_runs_when_folder_is_unused() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = new_store();
     let (kept, lost) = (put(&store, b"kept"), put(&store, b"lost"));
     let stray = MaterialId([5; 16]);
     fs::write(file(dir.path(), stray), b"no row says what this is").unwrap();
@@ -222,8 +216,7 @@ fn recovery_runs_when_folder_is_unused() {
 
 #[test]
 fn burns_damaged_material() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (dir, store) = new_store();
     let damaged = |id: MaterialId, what: &str| {
         let error = store.claim(id, OWNER).unwrap_err();
         assert!(matches!(&error, StoreError::Damaged { id: i, what: w } if *i == id && w.contains(what)), "{error}");
@@ -283,8 +276,7 @@ fn refuses_foreign_and_newer_ledgers() {
 
 #[test]
 fn returns_empty_and_multi_chunk_material() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
+    let (_dir, store) = new_store();
     for len in [0, 1, 300_000] {
         let material: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         let id = put(&store, &material);
