@@ -1,6 +1,7 @@
 //! Errors of material, keys and sealed files.
 use crate::limits::MAX_MATERIAL_BYTES;
 use crate::seal::{Kind, SealFault};
+use std::io;
 use std::path::{Path, PathBuf};
 use tacit_ids::MaterialId;
 use tacit_net::NetError;
@@ -109,11 +110,11 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// The operating system's error.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Temporary material, in a file without a name, cannot be written or read.
     #[error("material in a file without a name: {0}")]
-    Spool(std::io::Error),
+    Spool(io::Error),
     /// Other users have access to a file or folder of secrets, and this cannot be changed.
     #[error("{path} cannot hold secrets: {what}")]
     NotPrivate {
@@ -255,9 +256,20 @@ pub enum StoreError {
 
 impl StoreError {
     /// Adds what was attempted ("reading") and the file to an operating-system error.
-    pub fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
+    }
+
+    /// As [`file`](Self::file) for a system call's result; `None` if the file does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::File`].
+    pub fn if_found<T>(result: io::Result<T>, doing: &'static str, path: &Path) -> Result<Option<T>, Self> {
+        match result {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            result => result.map(Some).map_err(Self::file(doing, path)),
+        }
     }
 
     /// Whether a peer may learn the error: it is about the requested material alone and reveals

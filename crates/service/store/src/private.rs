@@ -133,10 +133,8 @@ pub(crate) fn read_open(path: &Path, doing: &'static str) -> Result<Vec<u8>, Sto
 /// Works by name, without opening the file. Other users cannot exchange files in a private folder,
 /// and closing a file that SQLite has open elsewhere in this process would drop its locks.
 pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
-    let meta = match fs::symlink_metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(StoreError::file("reading the permissions of", path))?,
-    };
+    let meta = StoreError::if_found(fs::symlink_metadata(path), "reading the permissions of", path)?;
+    let Some(meta) = meta else { return Ok(()) };
     if meta.is_symlink() {
         return Err(refuse(path, "it is a symbolic link: put the file itself there"));
     }
@@ -144,11 +142,9 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
         return Err(refuse(path, "it is no regular file"));
     }
     let Some(mode) = narrower_mode(path, &meta, FILE_MODE)? else { return Ok(()) };
-    match fs::set_permissions(path, mode) {
-        // Another process has removed it meanwhile.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        Err(e) => return Err(StoreError::file("closing to others", path)(e)),
-        Ok(()) => warn_owner(path, &meta),
+    // Another process may have removed it meanwhile.
+    if StoreError::if_found(fs::set_permissions(path, mode), "closing to others", path)?.is_some() {
+        warn_owner(path, &meta);
     }
     Ok(())
 }

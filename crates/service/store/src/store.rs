@@ -361,12 +361,8 @@ impl Store {
     /// Opens the file of claimed material, if it has the expected length.
     fn claimed_file(&self, id: MaterialId, stored: &Stored) -> Result<File, StoreError> {
         let path = self.path(id);
-        let file = match File::open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::Damaged { id, what: "its file is missing".into() });
-            }
-            result => result.map_err(StoreError::file("reading material", &path))?,
-        };
+        let file = StoreError::if_found(File::open(&path), "reading material", &path)?
+            .ok_or_else(|| StoreError::Damaged { id, what: "its file is missing".into() })?;
         let actual = file.metadata().map_err(StoreError::file("reading material", &path))?.len();
         let wanted = if self.key.is_some() { sealed_bytes(stored.bytes) } else { stored.bytes };
         // Checked before memory of that size is allocated.
@@ -426,10 +422,8 @@ impl Store {
 
     fn unlink(&self, id: MaterialId) -> Result<(), StoreError> {
         let path = self.path(id);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::file("removing", &path)(e)),
-            _ => Ok(()),
-        }
+        StoreError::if_found(fs::remove_file(&path), "removing", &path)?;
+        Ok(())
     }
 
     fn files(&self) -> Result<BTreeSet<MaterialId>, StoreError> {

@@ -8,7 +8,6 @@ use crate::seal::sync_folder;
 use crate::{FolderKind, ManagedFolder, Store, StoreError};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::time::Duration;
@@ -174,10 +173,8 @@ impl Store {
     /// Deletes files of uploads that have ended, while no other process uses the folder.
     pub(crate) fn sweep_uploads(&self) -> Result<(), StoreError> {
         let folder = self.dir().join(FOLDER);
-        let listing = match fs::read_dir(&folder) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            result => result.map_err(StoreError::file("listing", &folder))?,
-        };
+        let listing = StoreError::if_found(fs::read_dir(&folder), "listing", &folder)?;
+        let Some(listing) = listing else { return Ok(()) };
         let mut strays: BTreeSet<PathBuf> = BTreeSet::new();
         for entry in listing {
             let path = entry.map_err(StoreError::file("listing", &folder))?.path();
@@ -224,10 +221,8 @@ fn remove(path: &Path) -> Result<(), StoreError> {
         fs::remove_file(path)?;
         file.set_len(0)
     });
-    match removed {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::file("removing", path)(e)),
-        _ => Ok(()),
-    }
+    StoreError::if_found(removed, "removing", path)?;
+    Ok(())
 }
 
 #[cfg(test)]

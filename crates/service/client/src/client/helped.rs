@@ -3,7 +3,7 @@ use crate::helper::HelperLine;
 use crate::helper::wire::{Answer, Ask, Job, MAX_JOBS, Standing, What};
 use crate::{Client, ClientError, SecretsFolder};
 use std::fs::{self, File};
-use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tacit_backends::Preparation;
@@ -229,10 +229,8 @@ fn is_fetched(path: &Path) -> bool {
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(StoreError::file("removing", path)(e)),
-        _ => Ok(()),
-    }
+    StoreError::if_found(fs::remove_file(path), "removing", path)?;
+    Ok(())
 }
 
 /// Fetches the missing rest of a sealed material.

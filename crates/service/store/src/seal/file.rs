@@ -26,10 +26,8 @@ pub fn write_file(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]
 /// # Errors
 /// [`StoreError::NotReplaced`], [`StoreError::File`].
 pub fn check_replaced(path: &Path, kind: Kind, content: &[u8]) -> Result<(), StoreError> {
-    let meta = match fs::symlink_metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        result => result.map_err(StoreError::file("reading", path))?,
-    };
+    let meta = StoreError::if_found(fs::symlink_metadata(path), "reading", path)?;
+    let Some(meta) = meta else { return Ok(()) };
     match meta.is_file() && is_alike(path, kind, content).map_err(StoreError::file("reading", path))? {
         true => Ok(()),
         false => Err(StoreError::NotReplaced { path: path.to_owned(), kind }),
