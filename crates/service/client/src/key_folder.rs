@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use tacit_backends::seam::{KeyStore, Place};
 use tacit_ids::MaterialId;
-use tacit_store::managed::hex_stem;
+use tacit_store::managed::is_hex_named;
 use tacit_store::{Party, material_folder};
 
 /// Files that are named by their expected digests.
@@ -36,10 +36,10 @@ impl KeyFolder {
         let mut kept = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            if is_named(&path, KEPT_ENDING, 64) {
+            if is_hex_named(&path, KEPT_ENDING, 64) {
                 let meta = path.metadata()?;
                 kept.push((meta.modified()?, meta.len(), path));
-            } else if is_named(&path, UNFINISHED_ENDING, 32)
+            } else if is_hex_named(&path, UNFINISHED_ENDING, 32)
                 && File::open(&path).is_ok_and(|file| file.try_lock().is_ok())
             {
                 fs::remove_file(path)?;
@@ -68,12 +68,6 @@ impl KeyFolder {
         place.file.lock()?;
         Ok(place)
     }
-}
-
-/// Whether `path` is a regular file, not a link, whose name is that many hexadecimal digits before
-/// `ending`.
-fn is_named(path: &Path, ending: &str, digits: usize) -> bool {
-    hex_stem(path, ending, digits).is_some() && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }
 
 struct KeepPlace {

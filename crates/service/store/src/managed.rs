@@ -171,6 +171,12 @@ pub fn hex_stem<'a>(path: &'a Path, ending: &str, digits: usize) -> Option<&'a s
     (stem.len() == digits && is_hex).then_some(stem)
 }
 
+/// Whether `path` is a regular file, not a link, of a name as of [`hex_stem`].
+#[must_use]
+pub fn is_hex_named(path: &Path, ending: &str, digits: usize) -> bool {
+    hex_stem(path, ending, digits).is_some() && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 //! deleted. Their writer must check their content, which is neither secret nor limited to one use.
 use crate::file_lock::FileLock;
 use crate::ledger::now;
-use crate::managed::hex_stem;
+use crate::managed::is_hex_named;
 use crate::seal::sync_folder;
 use crate::{FolderKind, ManagedFolder, Store, StoreError};
 use std::collections::BTreeSet;
@@ -196,8 +196,7 @@ impl Store {
 
 /// Whether a file has the name of an upload, complete or not.
 fn is_upload(path: &Path) -> bool {
-    let has_name = hex_stem(path, "", 64).or_else(|| hex_stem(path, ".part", 64)).is_some();
-    has_name && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
+    is_hex_named(path, "", 64) || is_hex_named(path, ".part", 64)
 }
 
 fn is_held(path: &Path) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tacit_backends::Preparation;
 use tacit_backends::seam::{MaterialSeed, digest, fresh_seed};
 use tacit_ids::{ClientId, MaterialId};
-use tacit_store::managed::hex_stem;
+use tacit_store::managed::is_hex_named;
 use tacit_store::seal::{Kind, read_own_file};
 use tacit_store::{
     Binding, FolderKind, MAX_MATERIAL_BYTES, ManagedFolder, Origin, SealKey, Store, StoreError, open_private,
@@ -225,7 +225,7 @@ fn fetched_path(store: &Store, id: MaterialId) -> PathBuf {
 }
 
 fn is_fetched(path: &Path) -> bool {
-    hex_stem(path, ".sealed", 32).is_some() && path.symlink_metadata().is_ok_and(|meta| meta.is_file())
+    is_hex_named(path, ".sealed", 32)
 }
 
 fn remove(path: &Path) -> Result<(), StoreError> {
