@@ -81,7 +81,7 @@ fn measure(sweep: &str, value: u32, scenario: &Scenario, seeds: &Range<u64>) -> 
     let summaries: Result<Vec<Summary>, SimError> =
         seeds.clone().map(|seed| Ok(Summary::from_run(&scenario.run(seed)?, scenario))).collect();
     let summaries = summaries?;
-    let over = |figure: fn(&Summary) -> f64| Interval::of(&summaries.iter().map(figure).collect::<Vec<_>>());
+    let over = |figure: fn(&Summary) -> f64| Interval::from_values(&summaries.iter().map(figure).collect::<Vec<_>>());
     Ok(Row {
         sweep: sweep.into(),
         policy: tacit_sched::policy::Policy::name(&scenario.policy),

@@ -101,7 +101,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             show(&standing.ok_or_else(|| anyhow::anyhow!(UNKNOWN_INPUT_MESSAGE))?, as_json)
         }
         Command::Withdraw { name } => {
-            anyhow::ensure!(Notices::of(&config)?.take_back(name)?, UNKNOWN_INPUT_MESSAGE);
+            anyhow::ensure!(Notices::new(&config)?.take_back(name)?, UNKNOWN_INPUT_MESSAGE);
             let value = json!({ "name": name.to_string(), "state": Value::Null });
             print::json_or_line(as_json, &value, &format!("{name} was taken back"))
         }

@@ -228,7 +228,7 @@ fn divide_by_norm(values: &[f64], norm: f64) -> Vec<f64> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// Name of the model, for users.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub name: String,
     /// Shape of one input: `[C, H, W]`, `[C, L]` or `[F]`.
     pub input_shape: Vec<usize>,
@@ -249,7 +249,7 @@ pub struct Interface {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputTensor {
     /// Name of the output in the file.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub name: String,
     /// Shape of the output, without the batch.
     pub shape: Vec<usize>,

@@ -31,6 +31,7 @@ impl Announced {
         self.maker_thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// Number of inputs that the material is for.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs

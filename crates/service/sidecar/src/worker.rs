@@ -128,7 +128,7 @@ fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> Ou
                     return outcome;
                 }
             }
-            Next::Idle if last_contact.elapsed() < PING_INTERVAL && !closer.hears_something() => {}
+            Next::Idle if last_contact.elapsed() < PING_INTERVAL && !closer.has_input() => {}
             Next::Idle if client.stored_at_server().is_ok() => {
                 outcome = Outcome::Useful;
                 last_contact = Instant::now();

@@ -3,6 +3,7 @@
 //! A managed folder has a mark, the file [`MARK`], which names party, kind and version. New and
 //! empty folders get a mark, and folders whose content was all made by version 0.1, which had no
 //! marks. Any other folder is refused, and nothing in it is touched.
+use crate::seal::sync_folder;
 use crate::{StoreError, private};
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{self, File};
@@ -147,6 +148,7 @@ fn write_mark(dir: &Path, kind: FolderKind) -> Result<(), StoreError> {
     })?;
     sync_folder(dir)?;
     // Another process may have marked the folder for another purpose at the same time.
+    is_marked(dir, kind).map(drop)
 }
 
 /// Whether a file is a SQLite database with this application's number, or an empty file.

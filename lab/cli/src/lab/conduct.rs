@@ -35,7 +35,7 @@ pub fn carry_out(
 ) -> anyhow::Result<()> {
     let settings = Settings {
         dir: dir.to_owned(),
-        program: tacit_cli::program::beside("tacit")?,
+        program: tacit_cli::program::find_program("tacit")?,
         versions: BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
         from: from.to_owned(),
     };

@@ -3,7 +3,7 @@ use super::evaluate::{become_python, find};
 use anyhow::Context;
 use serde_json::json;
 use std::path::PathBuf;
-use tacit_cli::program::beside;
+use tacit_cli::program::find_program;
 use tacit_experiments::{CLAIMS, FIGURES};
 
 /// List tables, figures and numbered claims of the papers that tacit builds on, with our results
@@ -48,7 +48,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let data = args.data.to_str().context("the name of the folder of --data is not UTF-8")?;
-    let tacit = if args.run { Some(beside("tacit")?) } else { None };
+    let tacit = if args.run { Some(find_program("tacit")?) } else { None };
     let input = json!({
         "papers": CLAIMS, "figures": FIGURES, "tacit": tacit, "data": data, "clone": args.clone,
         "paper": args.paper, "run": args.run, "heavy": args.heavy, "update": args.update, "json": args.json,

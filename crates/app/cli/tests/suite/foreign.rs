@@ -226,7 +226,7 @@ fn file_size_limit_is_reported() {
     good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
     let limited = "ulimit -f 1; exec \"$0\" model import net.onnx -o net.tacit --backend none";
     let output =
-        Command::new("sh").current_dir(dir).args(["-c", limited, env!("CARGO_BIN_EXE_tacit")]).output().unwrap();
+        Command::new("sh").current_dir(&**dir).args(["-c", limited, env!("CARGO_BIN_EXE_tacit")]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert_contains(&error, &["net.tacit", "File too large"]);

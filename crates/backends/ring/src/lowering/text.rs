@@ -6,7 +6,7 @@ use super::report::{Choice, Expected, OutputErrors, Overflow, RingReport};
 
 impl RingReport {
     /// Smallest and largest ring of the linear layers, and of the tensors that are compared.
-    fn widths(&self) -> ([u32; 2], [u32; 2]) {
+    pub fn widths(&self) -> ([u32; 2], [u32; 2]) {
         let span =
             |widths: Vec<u32>| [widths.iter().min().copied().unwrap_or(0), widths.iter().max().copied().unwrap_or(0)];
         let linear = self.layers.iter().filter(|l| l.weight_bits.is_some()).map(|l| l.width).collect();

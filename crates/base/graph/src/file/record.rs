@@ -15,9 +15,9 @@ pub(super) struct Structure {
     model_id: [u8; 16],
     interface: Interface,
     output_multiplier: f64,
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     notes: Vec<String>,
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     calibration: String,
     guessed: bool,
     samples: usize,
@@ -28,7 +28,7 @@ pub(super) struct Structure {
 /// A node without its numbers.
 #[derive(Serialize, Deserialize)]
 struct Record {
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     name: String,
     op: Kind,
     inputs: Vec<usize>,

@@ -29,7 +29,7 @@ pub fn model(salt: u8) -> Model {
 }
 
 /// A made-up sample, with values of at most `max_abs` in each node.
-fn calibration(graph: &FloatGraph, max_abs: f32, wanted: Vec<f32>) -> Calibration {
+fn calibration(graph: &FloatGraph, max_abs: f64, wanted: Vec<f32>) -> Calibration {
     let nodes = graph.nodes.len();
     Calibration {
         max_abs: vec![max_abs; nodes],

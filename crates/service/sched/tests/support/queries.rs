@@ -2,7 +2,7 @@
 
 use super::driver::Driver;
 use tacit_sched::{
-    Action, InputReport, JobId, JobPhase, ModelId, NoticeProblem, Outcome, RequestId, Start, Time, Work,
+    Action, Event, InputReport, JobId, JobPhase, ModelId, NoticeProblem, Outcome, RequestId, Start, Time, Work,
 };
 
 impl Driver {

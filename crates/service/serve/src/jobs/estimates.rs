@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn store_spools_from_the_size_that_the_planner_assumes() {
-        assert_eq!(tacit_plan::counts::SPOOLED, tacit_store::IN_MEMORY);
+        assert_eq!(tacit_plan::counts::SPOOLED, tacit_store::MAX_IN_MEMORY_BYTES);
     }
 
     #[test]

@@ -352,7 +352,7 @@ impl<'a> Job<'a> {
     /// Makes material that ends with this process. Large material is spooled to disk if there is a
     /// store.
     fn prepare_transient(&mut self, id: MaterialId, turn: Turn) -> Result<(Material, Meter), ServeError> {
-        let bytes = self.open_model()?.offered.model.spooled_bytes().filter(|bytes| *bytes > IN_MEMORY);
+        let bytes = self.open_model()?.offered.model.spooled_bytes().filter(|bytes| *bytes > MAX_IN_MEMORY_BYTES);
         let (Some(bytes), Some(store)) = (bytes, &self.shared.store) else {
             return self.phase(Phase::Offline, turn, |side, channel| side.offline(channel));
         };
@@ -410,7 +410,7 @@ impl<'a> Job<'a> {
     fn claim(&mut self, id: MaterialId) -> Result<Material, ServeError> {
         let store = self.shared.store.as_ref().ok_or(StoreError::NoMaterial(id))?;
         let open = self.open_model()?;
-        let material = match store.claim_within(id, open.binding, IN_MEMORY)? {
+        let material = match store.claim_within(id, open.binding, MAX_IN_MEMORY_BYTES)? {
             Claimed::Memory(bytes) => open.side.read_material(&bytes),
             Claimed::Spooled(bytes, source) => open.side.spooled_material(bytes, source),
         };

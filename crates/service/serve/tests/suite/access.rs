@@ -115,12 +115,12 @@ fn quota_costs_no_material_and_outlives_restart() {
     let reason = refused(infer(&mut client));
     check_contains(&reason, &["quota of 2 answers a day of model `one`", "midnight UTC"]);
     assert_eq!(server_store(&dir).list_of(identity(&dir, "alice").fingerprint).unwrap().len(), 1);
-    assert_eq!(client.stored().unwrap().len(), 1);
+    assert_eq!(client.list_stored().unwrap().len(), 1);
     drop(client);
     // Quotas are by client and model.
     server.client("alice", "two").infer(&X).unwrap();
     infer(&mut server.client("bob", "one")).unwrap();
-    assert_eq!(server.client("bob", "one").stored().unwrap().len(), 0);
+    assert_eq!(server.client("bob", "one").list_stored().unwrap().len(), 0);
     server.settle();
     drop(server);
     assert_eq!(count(&dir, "SELECT sum(answers) FROM usage"), 4);
@@ -256,7 +256,7 @@ fn revokes_certificate_by_serial_number() {
     // The material is bound to the key, which has a new certificate.
     keys::renew(&keys_dir, "alice", None).unwrap();
     let mut alice = server.client("alice", "one");
-    assert_eq!(alice.stored().unwrap().len(), 1);
+    assert_eq!(alice.list_stored().unwrap().len(), 1);
     infer(&mut alice).unwrap();
 }
 
@@ -272,7 +272,7 @@ fn restart_burns_material_of_revoked_clients() {
     rules(&dir, "revoked = true", "revoked = false");
     let server = start(&dir, &access);
     assert!(matches!(greeting_reply(&server, "bob"), Reply::Refused { .. }));
-    assert_eq!(server.client("alice", "one").stored().unwrap().len(), 1);
+    assert_eq!(server.client("alice", "one").list_stored().unwrap().len(), 1);
     drop(server);
     assert!(server_store(&dir).list_of(identity(&dir, "bob").fingerprint).unwrap().is_empty());
 }

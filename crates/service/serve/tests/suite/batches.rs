@@ -140,7 +140,7 @@ fn claims_and_burns_batch_as_one() {
     client.close().unwrap();
     let mut client = open_net(server.config("alice"));
     assert_eq!(client.stored_batches().unwrap(), [3]);
-    assert!(client.stored().unwrap().is_empty(), "material for a single input");
+    assert!(client.list_stored().unwrap().is_empty(), "material for a single input");
     assert!(client.infer(&inputs(1)[0]).unwrap().prepared.is_some());
     let answers = client.infer_batch(Units::Network, &inputs(3)).unwrap();
     check_all(&answers, &inputs(3));
@@ -153,7 +153,7 @@ fn claims_and_burns_batch_as_one() {
 #[test]
 fn announces_batch_over_http() {
     let server = serving_batches(|c| c.max_batch = 4);
-    let notices = Notices::of(&server.config("alice")).unwrap();
+    let notices = Notices::new(&server.config("alice")).unwrap();
     let noted = notices.announce("net", "cheetah", 3, None, None).unwrap();
     assert_eq!((noted.inputs, noted.state), (3, NoticeState::Announced));
     assert_eq!(notices.state(noted.name, Duration::ZERO).unwrap(), Some(noted));
@@ -287,7 +287,7 @@ fn inputs_of_a_batch_count_against_quota_and_rate() {
         Err(ClientError::Refused { reason, .. }) => assert!(reason.contains("has 1 left, and 2 inputs"), "{reason}"),
         other => panic!("{other:?}"),
     }
-    assert!(client.stored().unwrap().is_empty());
+    assert!(client.list_stored().unwrap().is_empty());
     check(&client.infer(&inputs(1)[0]).unwrap(), &inputs(1)[0]);
     assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })));
     let server = serve_with("rate_per_minute = 3");

@@ -91,7 +91,7 @@ fn audit_names_cheating_client() {
     drop(client);
     cheats.store(false, Ordering::Relaxed);
     let mut client = open();
-    assert!(client.stored().unwrap().is_empty());
+    assert!(client.list_stored().unwrap().is_empty());
     client.prepare().unwrap();
     assert_eq!(material_counts(&dir), [1, 1]);
     assert_eq!(client.infer(&X).unwrap().values.len(), expected(1, &X).len());

@@ -302,7 +302,7 @@ fn announces_and_cancels_input_over_http() {
     assert_eq!(read_answer(&mut alice).json(), its_turn);
     let mut client = server.client("alice", "one");
     let name = InputId(u64::from_str_radix(&name, 16).unwrap());
-    let taken = client.take_up(client.again().unwrap(), name).unwrap();
+    let taken = client.take_up(client.connect_again().unwrap(), name).unwrap();
     wait_until("its material is made", || get(&mut alice, &path).json()["state"] == "ready");
     let answered = client.infer_announced(taken, Units::Network, &X).unwrap();
     assert_eq!(answered.values, expected(1, &X));

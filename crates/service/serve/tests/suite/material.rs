@@ -36,7 +36,7 @@ fn elsewhere(server: &Running) -> ClientConfig {
 
 /// Halves that were destroyed at the client and at the server.
 fn reconciled(connection: &Connection) -> [usize; 2] {
-    let Reconciled { destroyed_here, destroyed_there } = connection.reconciled().unwrap();
+    let Reconciled { destroyed_here, destroyed_there } = connection.reconciliation().unwrap();
     [destroyed_here, destroyed_there]
 }
 
@@ -117,7 +117,7 @@ fn ignores_files_without_ledger_row() {
             fs::copy(&path, folder.join(format!("{invented}.{ending}"))).unwrap();
         }
     }
-    assert_eq!((client.stored().unwrap().len(), client.stored_at_server().unwrap().len()), (1, 1));
+    assert_eq!((client.list_stored().unwrap().len(), client.stored_at_server().unwrap().len()), (1, 1));
     check_refused(&ask(&mut server.opened("alice", "one"), &infer_with(invented)), "does not exist");
 }
 
@@ -203,7 +203,7 @@ fn reconciles_one_folder_with_one_server() {
     let mut at_second = Connection::connect(registry(), config).unwrap();
     assert_eq!((reconciled(&at_second), states(&mut at_second)), ([0, 0], vec![Usability::OtherServer]));
     let mut client = at_second.open("one", None).unwrap();
-    assert!(client.stored().unwrap().is_empty());
+    assert!(client.list_stored().unwrap().is_empty());
     assert!(client.infer(&X).unwrap().prepared.is_some());
     // The other folder learns of a discard when it connects again.
     let ids: Vec<MaterialId> = elsewhere.material().unwrap().iter().map(|entry| entry.id).collect();

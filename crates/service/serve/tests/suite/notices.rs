@@ -19,7 +19,7 @@ fn denied<T>(result: Result<T, ClientError>) -> (u16, String) {
 #[test]
 fn announces_input_over_http() {
     let server = Running::start(|config| config.cores = 1);
-    let [alice, bob] = ["alice", "bob"].map(|who| Notices::of(&server.config(who)).unwrap());
+    let [alice, bob] = ["alice", "bob"].map(|who| Notices::new(&server.config(who)).unwrap());
     let chosen = alice.choose(&registry(), Some("one"), None).unwrap();
     assert_eq!((&*chosen.model, &*chosen.backend), ("one", "toy"));
     let (minute, state) = (Some(Duration::from_secs(60)), NoticeState::Announced);
@@ -40,7 +40,7 @@ fn announces_input_over_http() {
     assert_eq!(turn.unwrap(), Some(noted));
     // The input is asked for over the first connection of the protocol.
     let mut client = server.client("alice", "one");
-    let taken = client.take_up(client.again().unwrap(), noted.name).unwrap();
+    let taken = client.take_up(client.connect_again().unwrap(), noted.name).unwrap();
     let answered = client.infer_announced(taken, Units::Network, &X).unwrap();
     assert!(answered.values == expected(1, &X));
     assert!(answered.prepared.is_some());
@@ -52,7 +52,7 @@ fn announces_input_over_http() {
 fn notice_holds_for_another_link() {
     let server = Running::start(|_| {});
     let config = ClientConfig { threads: 8, link: LinkClass::Slow, ..server.config("alice") };
-    let alice = Notices::of(&config).unwrap();
+    let alice = Notices::new(&config).unwrap();
     let announce = |model| alice.announce(model, "toy", 1, None, None).unwrap().name;
     let [same, other] = ["one", "two"].map(announce);
     let mut channel = server.ready_channel("alice");
@@ -72,7 +72,7 @@ fn notice_holds_for_another_link() {
 fn cancels_notices_and_refuses_wrong_ones() {
     let server = Running::start(|config| config.queued_per_client = 2);
     let config = server.config("alice");
-    let alice = Notices::of(&config).unwrap();
+    let alice = Notices::new(&config).unwrap();
     let announce = |model: &str, backend: &str| alice.announce(model, backend, 1, None, None);
     let [first, second] = [(); 2].map(|()| announce("one", "toy").unwrap().name);
     assert_ne!(first, second);

@@ -44,5 +44,5 @@ fn notices_and_stock_cost_tokens() {
     infer(&mut client).unwrap();
     check_contains(&infer(&mut client).unwrap_err().to_string(), &["more than 2 requests within a minute"]);
     assert_eq!(server.handle.served(), 2);
-    assert!(client.stored().unwrap().is_empty());
+    assert!(client.list_stored().unwrap().is_empty());
 }

@@ -229,7 +229,7 @@ fn renewed_client_keeps_its_material() {
     let ended = Validity { from: 1_700_000_000, until: 1_700_000_100 };
     keys::renew(&folder, "alice", Some(ended)).unwrap();
     check_contains(&connection_error(server.config("alice")), &["our certificate", "has expired", "keys renew"]);
-    keys::renew(&folder, "alice", Some(Validity::days(1).unwrap())).unwrap();
+    keys::renew(&folder, "alice", Some(Validity::for_days(1).unwrap())).unwrap();
     let mut client = server.client("alice", "one");
     assert!(client.infer(&X).unwrap().prepared.is_none());
     keys::renew(&folder, "server", Some(ended)).unwrap();

@@ -152,7 +152,7 @@ fn timed_out_input_costs_no_stock() {
     }
     alice.set_terms(usual);
     finish_offline(&mut bob);
-    assert_eq!(alice.stored().unwrap().iter().map(|entry| entry.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(alice.list_stored().unwrap().iter().map(|entry| entry.id).collect::<Vec<_>>(), [id]);
     // A client that leaves while its input waits loses no stock.
     assert_eq!(request_turn(&mut bob, &prepare(2, None)), Reply::Go);
     let closer = alice.closer();
@@ -271,7 +271,7 @@ fn announced_inputs_use_their_material() {
     wait_until("the unused one is withdrawn", || server.handle.connections() == 1);
     check_answer(&mut client, 1);
     // Announcements use an open connection, but not one for another model.
-    let mut there = client.again().unwrap();
+    let mut there = client.connect_again().unwrap();
     there.setup().unwrap();
     let over = client.announce_over(there, None).unwrap();
     assert_eq!(client.infer_announced(over, Units::Network, &X).unwrap().values, expected(1, &X));

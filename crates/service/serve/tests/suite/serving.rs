@@ -51,7 +51,7 @@ fn stored_material_is_used_once() {
     let ids: Vec<MaterialId> = (0..3).map(|_| first.prepare().unwrap().id).collect();
     drop(first);
     let mut later = server.client("alice", "one");
-    assert_eq!(later.stored().unwrap().len(), 3);
+    assert_eq!(later.list_stored().unwrap().len(), 3);
     assert_eq!(later.discard(&ids[2..]).unwrap(), 1);
     assert!(later.infer(&[f32::INFINITY; 4]).is_err(), "a refused input costs no material");
     for _ in 0..2 {
@@ -77,7 +77,7 @@ fn material_is_bound_to_client_and_model() {
     // The server's half stays ready for Alice when Bob asks with hers.
     check_refused(&ask(&mut server.opened("bob", "one"), &infer_with(id)), "another client");
     let mut other = server.client("alice", "two");
-    assert!(other.stored().unwrap().is_empty());
+    assert!(other.list_stored().unwrap().is_empty());
     assert!(alice.infer(&X).unwrap().prepared.is_none());
     // A client discards its material whichever model it has open.
     let id = alice.prepare().unwrap().id;
@@ -91,7 +91,7 @@ fn never_uses_half_that_server_lost() {
     let mut client = server.client("alice", "one");
     let id = client.prepare().unwrap().id;
     server_store(&server.dir).discard(&[id], None).unwrap();
-    assert!(client.stored().unwrap().is_empty());
+    assert!(client.list_stored().unwrap().is_empty());
     let answer = client.infer(&X).unwrap();
     assert_eq!(answer.values, expected(1, &X));
     assert!(answer.prepared.is_some());

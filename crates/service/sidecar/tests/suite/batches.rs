@@ -39,7 +39,7 @@ fn check_answers(sidecar: &Sidecar, count: usize) {
 }
 
 fn status(server: &Running) -> Value {
-    let control = Control::of(&server.address, &identity(&server.dir, "ops"), None, Duration::from_secs(20)).unwrap();
+    let control = Control::new(&server.address, &identity(&server.dir, "ops"), None, Duration::from_secs(20)).unwrap();
     control.get("/v1/status").unwrap()
 }
 

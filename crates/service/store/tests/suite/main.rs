@@ -1,3 +1,4 @@
+//! Tests of the crate in one program, which is linked once.
 mod authority;
 mod certificates;
 mod common;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_cli::program::beside;
+use tacit_cli::program::find_program;
 use tacit_experiments::campaign;
 use tacit_experiments::experiment::Scratch;
 
@@ -34,7 +34,7 @@ impl Program {
         scratch: &Scratch,
     ) -> anyhow::Result<Self> {
         let log_file = campaign::create(log).with_context(|| format!("writing {}", log.display()))?;
-        let mut command = Command::new(beside(name)?);
+        let mut command = Command::new(find_program(name)?);
         command.args(["--json", "--listen", "127.0.0.1:0"]).args(arguments).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
         scratch.mark(&mut command);

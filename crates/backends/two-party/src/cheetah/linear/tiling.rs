@@ -155,6 +155,7 @@ impl Frame {
         taps
     }
 
+    /// The taps of a consumer of this frame.
     pub fn taps(&self, consumer: &Consumer) -> Vec<Tap> {
         let taps = self.raw_taps(consumer).into_iter().map(|(index, phase, shift)| {
             let phase = self.phases.binary_search(&phase).expect("the frame has every phase of its layers");
