@@ -3,8 +3,9 @@
 //!
 //! A [`Scenario`] (machine, models, policy, [`Workload`]) and a seed give a [`Run`]. [`Summary`]
 //! has its figures, [`RunFile`] the whole run as JSON. [`Cell`] has the figures over many seeds;
-//! [`grids`], [`sweeps`] and [`table2`] compare cells. The same seed gives the same numbers on every machine. A
-//! [`Recording`] is a run of a real server, and a [`Comparison`] compares it with its simulation.
+//! [`grids`], [`sweeps`] and [`table2`] compare cells. The same seed gives the same numbers on every
+//! machine. A [`Recording`] is a run of a real server, and a [`Comparison`] compares it with its
+//! simulation.
 #![forbid(unsafe_code)]
 
 pub mod grids;

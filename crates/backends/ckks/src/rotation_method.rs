@@ -155,8 +155,9 @@ impl FromStr for Ways {
                 _ if steps == Steps::Hoisted => return Err(wrong()),
                 _ => Some(babies.parse().ok().filter(|log: &u8| *log < 32).ok_or_else(wrong)?),
             };
-            if count == 0 || ways.len() + count > MAX_TRANSFORMS {
-                return Err(format!("1 to {MAX_TRANSFORMS} transforms, not {}", ways.len().saturating_add(count)));
+            let total = ways.len().saturating_add(count);
+            if count == 0 || total > MAX_TRANSFORMS {
+                return Err(format!("1 to {MAX_TRANSFORMS} transforms, not {total}"));
             }
             ways.extend(std::iter::repeat_n(Way { steps, log_babies }, count));
         }
@@ -197,7 +198,20 @@ mod tests {
         assert_eq!((ways.len(), ways.get(0), ways.get(3)), (Some(3), Some(Way::HOISTED), None));
         assert_eq!(ways.get(2), Some(Way { steps: Steps::Chained, log_babies: Some(5) }));
         assert_eq!(Ways::from_list(vec![Way::CHAINED; 3]), Ways::All(Way::CHAINED));
-        for bad in ["", "fast", "0h", "4097h", "3h+", "h+-c", "f99", "h5", "hh", "99999999999999999999h", "2h2h"] {
+        for bad in [
+            "",
+            "fast",
+            "0h",
+            "4097h",
+            "3h+",
+            "h+-c",
+            "f99",
+            "h5",
+            "hh",
+            "99999999999999999999h",
+            "h+18446744073709551615h",
+            "2h2h",
+        ] {
             assert!(bad.parse::<Ways>().is_err(), "{bad}");
         }
     }

@@ -120,7 +120,7 @@ pub enum ClientError {
     },
     /// The server's public part leaves out a protection of this client.
     #[error(
-        "model `{model}` was lowered with {option}={value}, which leaves out what protects the client's secrets: it is opened for those alone          that ask for that (--require {option}={value}); nothing was sent"
+        "model `{model}` was lowered with {option}={value}, which leaves out what protects the client's secrets: it is opened for those alone that ask for that (--require {option}={value}); nothing was sent"
     )]
     Waived {
         /// The model.

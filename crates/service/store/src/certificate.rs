@@ -8,6 +8,10 @@ use std::fmt;
 use tacit_ids::ClientId;
 use x509_cert::der::{DateTime, Encode};
 
+/// Name of the server's certificate in a key folder.
+pub(crate) const SERVER: &str = "server";
+/// Name of the dealer's certificate in a key folder.
+pub const DEALER: &str = "dealer";
 const DAY: u64 = 24 * 3600;
 
 /// BLAKE3 digest of a certificate's public key; `None` if the bytes are not a certificate (DER). A
@@ -167,10 +171,10 @@ impl fmt::Display for Purpose {
 impl CertificateInfo {
     /// Describes a file's certificate (DER); `None` if the bytes are not a certificate.
     pub(crate) fn from_der(name: &str, certificate: &[u8]) -> Option<Self> {
-        // No client can have the names `ca` and `server`.
+        // No client can have these names.
         let purpose = match name {
             "ca" => Purpose::Ca,
-            "server" => Purpose::Server,
+            SERVER | DEALER => Purpose::Server,
             _ => Purpose::Client(Role::from_certificate(certificate)),
         };
         Some(Self {

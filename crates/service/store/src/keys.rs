@@ -9,7 +9,8 @@
 //! same key ([`renew`]) changes only the validity.
 mod folder;
 
-pub use crate::certificate::{CertificateInfo, Purpose, Standing, Validity, fingerprint};
+use crate::certificate::SERVER;
+pub use crate::certificate::{CertificateInfo, DEALER, Purpose, Standing, Validity, fingerprint};
 use crate::role::{CUSTOMER, HELPER, OPERATOR, Role};
 use crate::seal::sync_folder;
 use crate::serial::Serial;
@@ -29,7 +30,6 @@ use zeroize::Zeroizing;
 
 const DEFAULT_YEARS: i32 = 10;
 
-const SERVER: &str = "server";
 /// What an error says was attempted with a missing file.
 const READING_KEYS: &str = "reading what `tacit keys init` makes,";
 
@@ -214,8 +214,6 @@ fn foreign_certificate(dir: &Path, name: &str) -> StoreError {
     unusable(dir, name, NetError::Tls(message.into()))
 }
 
-/// Name of the dealer's certificate in a key folder.
-pub const DEALER: &str = "dealer";
 /// Name of the server's certificate for its dealer.
 pub const ORDERS: &str = "orders";
 

@@ -52,7 +52,8 @@ fn renewal_changes_validity_and_serial_only() {
     let advice = expired.advice("ops").unwrap().unwrap();
     assert!(advice.contains("`ops` has expired 16 minutes ago"), "{advice}");
     assert!(advice.contains("tacit keys renew"), "{advice}");
-    for name in ["ops", "alice", "server"] {
+    keys::add_dealer(dir.path(), &[]).unwrap();
+    for name in ["ops", "alice", "server", "dealer", "orders"] {
         let (before, key) = (one(dir.path(), name), fs::read(dir.path().join(format!("{name}.key"))).unwrap());
         keys::renew(dir.path(), name, Some(Validity::for_days(7).unwrap())).unwrap();
         let after = one(dir.path(), name);
@@ -66,6 +67,7 @@ fn renewal_changes_validity_and_serial_only() {
     }
     assert_eq!(one(dir.path(), "server").hosts, ["localhost", "127.0.0.1", "::1", "server.example", "192.0.2.7"]);
     keys::load_server(dir.path()).unwrap();
+    keys::load_dealer(dir.path()).unwrap();
     keys::load_client(dir.path(), "alice").unwrap();
     // For the default time.
     keys::renew(dir.path(), "alice", None).unwrap();
