@@ -171,6 +171,21 @@ def check_runtime(metadata):
             yield f"{name} must not use tokio: only {' and '.join(sorted(MAY_WAIT))} may"
 
 
+def check_filters(sources):
+    """Each name by which the Makefile picks or skips tests is in the name of one: a filter that matches nothing passes, too."""
+    makefile = (ROOT / "Makefile").read_text()
+    filters = re.search(r"^SLOW := (.*)$", makefile, re.MULTILINE)[1].split()
+    for options in re.findall(r"cargo test .* -- (.*)$", makefile, re.MULTILINE):
+        filters += [word.removesuffix("::") for word in options.split() if not word.startswith(("-", "$"))]
+    names = set()
+    for source in sources:
+        names.update(re.findall(r"\b(?:fn|mod) (\w+)", source.read_text()))
+    for part in filters:
+        for word in part.split("::"):
+            if not any(word in name for name in names):
+                yield f"Makefile: no test is called {part}"
+
+
 def check_crates():
     """`make demo` compiles few crates. Unlike `cargo metadata`, `cargo tree` leaves out what other programs switch on."""
     command = ["cargo", "tree", "--locked", "-p", "tacit-cli", "-p", "tacit-serve", "-e", "normal,build", "--prefix", "none"]
@@ -456,10 +471,10 @@ def main():
     for package in packages:
         src = Path(package["manifest_path"]).parent / "src"
         offences += [*check_circles(src), *check_floats(src)] if src.is_dir() else []
-    for folder in (*HOUSES, "bindings", "fuzz"):
-        for path in sorted((ROOT / folder).rglob("*.rs")):
-            if "target" not in path.parts:
-                offences += [*check_source(path), *check_words(path)]
+    sources = [path for folder in (*HOUSES, "bindings", "fuzz") for path in sorted((ROOT / folder).rglob("*.rs")) if "target" not in path.parts]
+    offences += check_filters(sources)
+    for path in sources:
+        offences += [*check_source(path), *check_words(path)]
     for offence in offences:
         print(f"rule broken: {offence}", file=sys.stderr)
     print(f"rules: {len(packages)} crates, {len(offences)} offences")

@@ -8,7 +8,7 @@
 
 Whether `ckks` gives silent wrong answers on networks is tried with model files of them (`tacit model import --backend none`) in a folder:
 
-    TACIT_NETWORKS=FOLDER cargo test --release -p tacit-ckks --lib -- --ignored --nocapture campaign_tests::networks_of_a_folder
+    TACIT_NETWORKS=FOLDER cargo test --release -p tacit-ckks --lib -- --ignored --nocapture campaign_tests::folder_networks
 
 `make` and `judge` take names (`own-unet`) or sources (`own`); without, they do all, and leave out what is done already (`--again`
 does it again). The program is `target/debug/tacit`, which `cargo test` makes, or that of TACIT_BIN. `make test` needs nothing of this.

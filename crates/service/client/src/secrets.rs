@@ -324,7 +324,10 @@ mod tests {
         chmod(&path, 0o644);
         assert_eq!(fetch_secret(&folder, 1, b"two"), (b"one".to_vec(), true));
         assert_eq!((mode(&path), mode(&folder.dir)), (0o600, 0o700));
-        let refused = || assert!(secret_error(&folder, 1).contains("symbolic link"));
+        let refused = || {
+            let error = secret_error(&folder, 1);
+            assert!(error.contains("symbolic link"), "{error}");
+        };
         let other = dir.path().join("other");
         fs::rename(&path, &other).unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
@@ -343,7 +346,8 @@ mod tests {
         assert_eq!(fetch_secret(&folder(key()), 1, b"two"), (b"one".to_vec(), true));
         let bytes = fs::read(folder(None).path(&[1; 32], SecretPurpose::Keys)).unwrap();
         assert!(!bytes.windows(3).any(|w| w == b"one"));
-        assert!(secret_error(&folder(None), 1).contains("sealed"));
+        let error = secret_error(&folder(None), 1);
+        assert!(error.contains("sealed"), "{error}");
         // A secret in the clear is not accepted as a sealed one, and can be deleted.
         fetch_secret(&folder(None), 2, b"two");
         let error = secret_error(&folder(key()), 2);

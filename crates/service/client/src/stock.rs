@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn listing_stops_at_limit() {
-        let ends = |came, before, after| is_last(came, before, after, "the list of material");
+        let ends = |came, before, after| is_last(came, before, after, Request::Halves { after: None }.name());
         assert!(ends(3, MAX_LISTED, MAX_LISTED + 3).unwrap());
         assert!(!ends(MAX_IDS, 0, MAX_IDS).unwrap());
         // Each part is new, so the list does not repeat itself.

@@ -14,6 +14,14 @@ fn scenario(policy: &str, workload: Workload) -> Scenario {
 }
 
 #[test]
+fn shipped_profile_has_the_models_of_the_paper() {
+    for name in ["swiftsnni-mixed", "swiftsnni-light"] {
+        let workload = Workload::paper(name, 1.0, 0.0).unwrap();
+        Scenario::new(&ProfileFile::shark(), "fcfs".parse().unwrap(), 4, workload).unwrap();
+    }
+}
+
+#[test]
 fn a_seed_repeats_and_another_differs() {
     let mut scenario = scenario("adaptive", workload(200, Arrivals::Poisson(0.5)));
     (scenario.spread, scenario.failures) = (1.5, 0.05);

@@ -59,7 +59,10 @@ pub fn run_failing(dir: &Path, args: &[&str]) -> (String, String) {
 /// Runs a command that must fail; its standard error must contain these parts.
 #[track_caller]
 pub fn assert_fails(dir: &Path, args: &[&str], parts: &[&str]) {
-    assert_contains(&run_failing(dir, args).1, parts);
+    let (_, error) = run_failing(dir, args);
+    for part in parts {
+        assert!(error.contains(part), "tacit {args:?}: {part} is not in {error}");
+    }
 }
 
 #[track_caller]
@@ -158,7 +161,10 @@ impl Program {
 
     #[track_caller]
     pub fn assert_fails(&self, args: &[&str], parts: &[&str]) {
-        assert_contains(&self.run_failing(args).1, parts);
+        let (_, error) = self.run_failing(args);
+        for part in parts {
+            assert!(error.contains(part), "tacit {args:?}: {part} is not in {error}");
+        }
     }
 }
 

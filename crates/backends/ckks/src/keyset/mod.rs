@@ -305,11 +305,13 @@ fn pareto_front<T>(mut items: Vec<T>, cost: impl Fn(&T) -> (u64, f64)) -> Vec<T>
         let ((a_bytes, a_seconds), (b_bytes, b_seconds)) = (cost(a), cost(b));
         a_bytes.cmp(&b_bytes).then(tacit_floats::rising(&a_seconds, &b_seconds))
     });
-    let mut least_seconds = f64::INFINITY;
+    let mut least_seconds: Option<f64> = None;
     items.retain(|item| {
         let (_, seconds) = cost(item);
-        let is_faster = seconds < least_seconds;
-        least_seconds = least_seconds.min(seconds);
+        let is_faster = least_seconds.is_none_or(|least| seconds < least);
+        if is_faster {
+            least_seconds = Some(seconds);
+        }
         is_faster
     });
     items

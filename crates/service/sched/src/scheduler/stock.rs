@@ -289,6 +289,7 @@ impl Stock {
         }
         check_equal("kept by model", &kept_of, &self.kept_of)?;
         check_equal("nothing is kept for nobody", self.kept.values().any(BTreeSet::is_empty), false)?;
+        check_equal("pools without a configuration", !self.has_pools && self.pools.keys().next().is_some(), false)?;
         check_equal("what refills hold", refilling, self.pools.refilling)
     }
 }

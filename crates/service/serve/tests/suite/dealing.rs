@@ -155,8 +155,9 @@ fn names_unreachable_dealer() {
     let dir = Folder::new();
     let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = serve_dealt(&dir, unused_address, lowered(1), |_| {});
+    let config = client_config(&server, "alice", unused_address);
     for _ in 0..3 {
-        let error = open_dealt(client_config(&server, "alice", unused_address)).infer(&X).unwrap_err();
+        let error = open_dealt(config.clone()).infer(&X).unwrap_err();
         assert!(matches!(error, ClientError::Ended { .. }), "{error:?}");
         check_contains(&error.to_string(), &["the dealer", "cannot be reached"]);
     }

@@ -342,6 +342,7 @@ fn waits_for_memory_place_until_timeout_or_shutdown() {
     assert_eq!(ask(&mut holder, &prepare(1)), Reply::Go);
     let mut waiting = server.ready_channel("alice");
     check_refused(&ask(&mut waiting, &prepare(2)), "materials for 1 inputs are held");
+    drop(server);
     let server = start(100 * DAY);
     let mut holder = server.ready_channel("alice");
     assert_eq!(ask(&mut holder, &prepare(1)), Reply::Go);

@@ -118,6 +118,7 @@ fn refuses_bad_requests_by_name() {
         ("/v2/models/three", 404, "`three`"),
         ("/v2/models/one/versions/2", 404, "version `2`"),
         ("/v3", 404, "path"),
+        ("/page/progress", 400, "model=NAME"),
         (INFER, 405, "method"),
         ("/v2/systemsharedmemory/status", 501, "system shared memory"),
         ("/v2/cudasharedmemory/region/x/register", 501, "CUDA shared memory"),
