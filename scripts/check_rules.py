@@ -176,7 +176,7 @@ def check_filters(sources):
     makefile = (ROOT / "Makefile").read_text()
     filters = re.search(r"^SLOW := (.*)$", makefile, re.MULTILINE)[1].split()
     for options in re.findall(r"cargo test .* -- (.*)$", makefile, re.MULTILINE):
-        filters += [word.removesuffix("::") for word in options.split() if not word.startswith(("-", "$"))]
+        filters += [word.removesuffix("::") for word in options.split() if re.fullmatch(r"[\w:]+", word)]
     names = set()
     for source in sources:
         names.update(re.findall(r"\b(?:fn|mod) (\w+)", source.read_text()))
