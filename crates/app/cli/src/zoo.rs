@@ -10,7 +10,7 @@ const COMMON_BYTES: usize = 9;
 
 /// Write a well-known architecture with random (seeded) weights, for measurements
 ///
-/// `tacit zoo --list` shows the architectures, with their layers, parameters and multiplications.
+/// `tacit zoo --list` shows the architectures, with their layers, parameters, activations and multiplications.
 ///
 /// Example: tacit zoo squeezenet1.1 -o squeezenet1.1.onnx
 #[derive(clap::Args)]
@@ -48,7 +48,10 @@ fn list(chosen_name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return print::json(&Value::Array(outlines.iter().map(to_json).collect()));
     }
-    print::line(&format!("{:16}{:>14}{:>14}{:>17}  layers", "name", "input", "parameters", "multiplications"))?;
+    print::line(&format!(
+        "{:16}{:>14}{:>14}{:>14}{:>17}  layers",
+        "name", "input", "parameters", "activations", "multiplications"
+    ))?;
     for net in &outlines {
         let input: Vec<String> = net.input.iter().map(usize::to_string).collect();
         let kinds =
@@ -57,10 +60,11 @@ fn list(chosen_name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
         let layers: Vec<String> =
             counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
         print::line(&format!(
-            "{:16}{:>14}{:>14}{:>17}  {}",
+            "{:16}{:>14}{:>14}{:>14}{:>17}  {}",
             net.name,
             input.join(" x "),
             net.parameters(),
+            net.activations(),
             net.macs(),
             layers.join(", ")
         ))?;
@@ -73,6 +77,6 @@ fn to_json(net: &zoo::Outline) -> Value {
         .layers
         .iter()
         .map(|l| json!({"op": l.op, "kernel": l.kernel, "shape": l.shape, "parameters": l.parameters, "macs": l.macs}));
-    json!({"name": net.name, "input": net.input, "parameters": net.parameters(), "macs": net.macs(),
+    json!({"name": net.name, "input": net.input, "parameters": net.parameters(), "activations": net.activations(), "macs": net.macs(),
            "layers": layers.collect::<Vec<_>>()})
 }

@@ -49,6 +49,12 @@ impl Outline {
         self.layers.iter().map(|l| l.macs).sum()
     }
 
+    /// Count of numbers in all results for one input; a ReLU replaces its operand.
+    pub fn activations(&self) -> u64 {
+        let kept = self.layers.iter().filter(|l| l.op != "Relu" && l.op != "Flatten");
+        kept.map(|l| l.shape.iter().product::<usize>() as u64).sum()
+    }
+
     /// Returns the number of nodes with this operator.
     pub fn count(&self, op: &str) -> usize {
         self.layers.iter().filter(|l| l.op == op).count()

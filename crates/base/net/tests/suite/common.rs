@@ -110,6 +110,8 @@ impl Ca {
 /// The client's end of a connection that the server refuses, and the server's error.
 pub fn refuse(server: ServerTls, session: ClientConnection) -> (StreamOwned<ClientConnection, TcpStream>, String) {
     let (own_socket, peer_socket) = sockets();
+    own_socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    own_socket.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let accepting = thread::spawn(move || server.accept(tcp(peer_socket)).map(drop));
     let mut stream = StreamOwned::new(session, own_socket);
     let _ = stream.write_all(b"hello");

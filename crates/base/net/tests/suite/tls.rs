@@ -69,12 +69,12 @@ fn certificates_out_of_their_time_are_named_on_both_sides() {
 fn a_server_of_another_ca_or_name_is_refused() {
     let (ca, stranger) = (Ca::new("ours"), Ca::new("theirs"));
     let (client, server) = connect(&ca.client(&ca), stranger.server(&ca), "localhost");
-    assert_error(client, &["TLS: ", "not signed by our CA"]);
+    assert!(matches!(client.err(), Some(NetError::Tls(text)) if text.contains("not signed by our CA")));
     assert!(server.is_err());
     let (client, _) = connect(&ca.client(&ca), ca.server(&ca), "elsewhere.example");
-    assert_error(client, &["TLS: ", "for other names"]);
+    assert!(matches!(client.err(), Some(NetError::Tls(text)) if text.contains("for other names")));
     let (client, _) = connect(&ca.client(&ca), ca.server(&ca), "not a name");
-    assert_error(client, &["TLS: ", "DNS name"]);
+    assert!(matches!(client.err(), Some(NetError::Tls(text)) if text.contains("DNS name")));
 }
 
 #[test]

@@ -183,6 +183,8 @@ pub(super) fn count_peer_failures(
         // Found by the peer, or by the changed party, which closes the connection.
         let found = results.iter().any(|result| matches!(result, Err(MpcError::Misbehaviour { .. })));
         assert!(found, "party {party}, bit {bit}: {results:?}");
+        let has_ended = matches!(results[1 - party], Err(MpcError::Misbehaviour { .. } | MpcError::Net(_)));
+        assert!(has_ended, "party {party}, bit {bit}: {results:?}");
         true
     };
     bits.filter(|bit| fails(*bit)).count()
