@@ -3,7 +3,7 @@
 use crate::{mix, profile};
 use tacit_sched::profile::Speedup;
 use tacit_sched::{Config, Outcome, Span};
-use tacit_sim::{Arrivals, Batches, RunFile, Scenario, SimError, Stock, Summary, Workload, parse_trace};
+use tacit_sim::{Arrivals, Batches, ProfileFile, RunFile, Scenario, SimError, Stock, Summary, Workload, parse_trace};
 
 fn workload(requests: usize, arrivals: Arrivals) -> Workload {
     Workload { requests, ..Workload::new(mix(9, 1), arrivals, 0.25) }
