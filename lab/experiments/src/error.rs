@@ -63,14 +63,30 @@ impl LabError {
         move |source| Self::Io { path, source }
     }
 
-    /// Describes an invalid specification.
     pub(crate) fn spec(what: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::Spec { what: what.into(), detail: detail.into() }
+    }
+
+    /// Describes missing rights or kernel features.
+    pub(crate) fn unavailable(what: impl Into<String>, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Unavailable { what: what.into(), reason: reason.into(), remedy: remedy.into() }
     }
 
     /// For `map_err`: an error with its failed step.
     pub(crate) fn failed<E: std::fmt::Display>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();
         move |error| Self::Failed { step, detail: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    /// Checks that the result is an error whose text contains all `words`.
+    #[track_caller]
+    pub(crate) fn assert_refused<T, E: std::fmt::Display>(result: Result<T, E>, words: &[&str]) {
+        let error = result.map(|_| ()).map_err(|error| error.to_string()).unwrap_err();
+        for word in words {
+            assert!(error.contains(word), "{word:?} is not in: {error}");
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! The transports that experiments compare, behind [`tacit_net::Transport`], the trait that the
-//! engine also uses.
+//! The transports that experiments compare, behind [`tacit_net::Transport`].
 //!
 //! | name | what carries the bytes |
 //! | --- | --- |
@@ -8,9 +7,8 @@
 //! | `wireguard` | TCP between the addresses of a WireGuard tunnel ([`crate::tunnel`]) |
 //! | `tls+wireguard` | TLS 1.3 over TCP between the addresses of a WireGuard tunnel |
 //!
-//! A tunnel is an IP interface, so only the address shows it: a party that uses `wireguard`
-//! connects to [`Tunnel::address`](crate::tunnel::Tunnel::address) instead of the link's address.
-//! `plain` is for comparison only: it delivers changed bytes without an error.
+//! A party that uses `wireguard` connects to [`Tunnel::address`](crate::tunnel::Tunnel::address)
+//! instead of the link's address. `plain` delivers changed bytes without an error.
 use crate::LabError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -73,9 +71,9 @@ impl FromStr for TransportKind {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Self, LabError> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| LabError::Spec {
-            what: format!("transport `{text}`"),
-            detail: format!("it is one of {}", Self::ALL.map(Self::name).join(", ")),
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            LabError::spec(format!("transport `{text}`"), format!("it is one of {names}"))
         })
     }
 }
@@ -94,14 +92,11 @@ impl From<TransportKind> for String {
     }
 }
 
-/// A name in the server's certificate that is valid on any host: the key belongs to one run and
-/// only that run knows it.
-/// known to that run only.
+/// A name in the server's certificate that is valid on any host: only one run knows the key.
 const SERVER_NAME: &str = "localhost";
 
 fn folder(keys: Option<&Path>) -> Result<&Path, LabError> {
-    let detail = "tls needs the folder with the keys of this run".into();
-    keys.ok_or_else(|| LabError::Spec { what: "--keys".into(), detail })
+    keys.ok_or_else(|| LabError::spec("--keys", "tls needs the folder with the keys of this run"))
 }
 
 /// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `to` is its
@@ -130,7 +125,6 @@ pub fn connect(
 
 /// The listening side.
 pub struct Acceptor {
-    kind: TransportKind,
     listener: TcpListener,
     tls: Option<ServerTls>,
 }
@@ -144,13 +138,7 @@ impl Acceptor {
         let tls = if kind.tls() { Some(keys::load_server(folder(keys)?)?) } else { None };
         let listener =
             TcpListener::bind(address).map_err(|e| NetError::from_io(format!("listening on {address}"), &e))?;
-        Ok(Self { kind, listener, tls })
-    }
-
-    /// The kind of accepted connections.
-    #[must_use]
-    pub fn kind(&self) -> TransportKind {
-        self.kind
+        Ok(Self { listener, tls })
     }
 
     /// The address for clients.

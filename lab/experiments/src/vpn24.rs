@@ -17,11 +17,11 @@ use crate::transport::TransportKind;
 use tacit_net::Rate;
 use tacit_net::link::LinkSpecText;
 
-/// Most bytes of a transfer by default: 1 GiB, about the paper's amount for its Raspberry Pi (a
-/// tenth of that for other devices).
-pub const BYTES: u64 = 1 << 30;
+/// Most bytes of a transfer by default: about the paper's amount for its Raspberry Pi, a tenth of that
+/// for other devices.
+const BYTES: u64 = 1 << 30;
 /// Longest transfer by default, seconds.
-pub const SECONDS: u64 = 60;
+const SECONDS: u64 = 60;
 
 /// Scope of the comparison.
 #[derive(Clone, Debug, Default)]
@@ -32,9 +32,9 @@ pub struct Request {
     pub transports: Vec<TransportKind>,
     /// Runs of each cell; `None` for the built-in experiment's.
     pub repetitions: Option<u32>,
-    /// Most bytes of a transfer; `None` for [`BYTES`].
+    /// Most bytes of a transfer; `None` for 1 GiB.
     pub bytes: Option<u64>,
-    /// Longest transfer, seconds; `None` for [`SECONDS`].
+    /// Longest transfer, seconds; `None` for 60.
     pub seconds: Option<u64>,
 }
 
@@ -53,8 +53,7 @@ pub fn experiment(request: &Request) -> Result<Experiment, LabError> {
         spec.transports = request.transports.iter().map(ToString::to_string).collect();
     }
     spec.repetitions = request.repetitions.unwrap_or(spec.repetitions);
-    // Sending stops after `seconds`; bytes under way then, and a repeated handshake, take extra
-    // time.
+    // Bytes under way after `seconds`, and a repeated handshake, take extra time.
     spec.timeout_s = (seconds as f64 * 2.0 + 120.0).min(3600.0);
     let side = "--server {server}:{port} --transport {transport} --keys {keys}";
     for workload in &mut spec.workloads {
@@ -79,7 +78,6 @@ fn expected_seconds(experiment: &Experiment, bytes: u64, seconds: u64) -> f64 {
     times.sum::<f64>() / links.len().max(1) as f64
 }
 
-/// A link by its rate or name.
 fn link(text: &str) -> LinkText {
     let name = Some(text.to_owned());
     match text.parse::<Rate>() {

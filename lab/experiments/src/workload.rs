@@ -43,7 +43,7 @@ pub struct Bulk {
 impl Bulk {
     /// Exactly `bytes` bytes.
     #[must_use]
-    pub fn of(bytes: u64) -> Self {
+    pub fn with_bytes(bytes: u64) -> Self {
         Self { bytes, seconds: None }
     }
 }
@@ -89,7 +89,6 @@ impl Workload {
         }
     }
 
-    /// Checks that a number is 1 to `max`.
     fn check_within(&self, name: &str, value: u64, max: u64) -> Result<(), LabError> {
         let detail = format!("{name} must be 1 to {max}, not {value}");
         if (1..=max).contains(&value) { Ok(()) } else { Err(LabError::spec(self.name(), detail)) }
@@ -126,9 +125,8 @@ impl Workload {
     }
 }
 
-/// Describes an unreadable request.
-fn bad_request(detail: impl Into<String>) -> LabError {
-    LabError::Failed { step: "reading a workload request".into(), detail: detail.into() }
+fn bad_request(detail: impl std::fmt::Display) -> LabError {
+    LabError::failed("reading a workload request")(detail)
 }
 
 /// Little-endian words; missing bytes read as 0.
@@ -158,9 +156,9 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Latency from a list of round-trip times; `None` for an empty one.
+    /// Figures of these round-trip times; `None` without any.
     #[must_use]
-    pub fn of(times: &mut [f64]) -> Option<Self> {
+    pub fn from_times(times: &mut [f64]) -> Option<Self> {
         times.sort_by(tacit_floats::rising);
         let mean_s = times.iter().sum::<f64>() / times.len() as f64;
         Some(Self {
@@ -173,7 +171,6 @@ impl Latency {
     }
 }
 
-/// Returns the quantile `p` of ascending times (nearest rank).
 fn rank(times: &[f64], p: f64) -> Option<f64> {
     times.get(((times.len() as f64 * p).ceil() as usize).max(1) - 1).copied()
 }
@@ -195,8 +192,8 @@ pub struct Outcome {
     pub received_bytes: u64,
     /// Bits of the workload per second, both directions together.
     pub goodput_bps: f64,
-    /// Messages: the round trips of a ping-pong, or the blocks of 64 KiB of a bulk transfer (their
-    /// headers of 8 bytes are in no other figure).
+    /// Round trips of a ping-pong, or blocks of 64 KiB of a bulk transfer (their headers of 8 bytes
+    /// are in no other figure).
     pub messages: u64,
     /// Of a ping-pong, at the client only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -229,7 +226,6 @@ fn usage() -> Result<(f64, f64, u64), LabError> {
     Ok((seconds(usage.user_time()), seconds(usage.system_time()), peak))
 }
 
-/// Returns a time in seconds.
 fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6
 }
@@ -238,11 +234,16 @@ fn step_error(step: &str) -> impl Fn(io::Error) -> LabError + '_ {
     move |e| LabError::Net(NetError::from_io(step, &e))
 }
 
+/// Writes bytes and flushes.
+fn send(transport: &mut dyn Transport, bytes: &[u8], step: &str) -> Result<(), LabError> {
+    transport.write_all(bytes).and_then(|()| transport.flush()).map_err(step_error(step))
+}
+
 /// Requests a workload from the server at the other end of `transport`, and runs it.
 ///
 /// # Errors
-/// [`LabError::Spec`] for sizes out of range, [`LabError::Net`] if the connection fails, [`LabError::Failed`]
-/// if wrong bytes arrived.
+/// [`LabError::Spec`] for sizes out of range, [`LabError::Net`] if the connection fails,
+/// [`LabError::Failed`] if wrong bytes arrived.
 pub fn run_client(
     transport: Box<dyn Transport>,
     workload: Workload,
@@ -252,13 +253,12 @@ pub fn run_client(
     workload.check()?;
     let mut transport = prepare(transport, options)?;
     let work = Work::new("client", workload, seed);
-    let request_sent = transport.write_all(&workload.encode(seed)).and_then(|()| transport.flush());
-    request_sent.map_err(step_error("asking for a workload"))?;
+    send(transport.as_mut(), &workload.encode(seed), "asking for a workload")?;
     let mut ready = [0u8];
     transport.read_exact(&mut ready).map_err(step_error("waiting for the server to be ready"))?;
     if ready != [1] {
         let detail = "the server's answer is not `ready`: bytes arrived changed, or it is no tacit workload";
-        return Err(LabError::Failed { step: workload.name().into(), detail: detail.into() });
+        return Err(LabError::failed(workload.name())(detail));
     }
     work.measure(transport, options)
 }
@@ -273,8 +273,7 @@ pub fn run_server(transport: Box<dyn Transport>, options: Options<'_>) -> Result
     transport.read_exact(&mut request).map_err(step_error("waiting for a request"))?;
     let (workload, seed) = Workload::decode(&request)?;
     let work = Work::new("server", workload, seed);
-    let answered = transport.write_all(&[1]).and_then(|()| transport.flush());
-    answered.map_err(step_error("saying that all is ready"))?;
+    send(transport.as_mut(), &[1], "saying that all is ready")?;
     work.measure(transport, options)
 }
 
@@ -293,7 +292,6 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Compares received with expected bytes.
 #[derive(Default)]
 struct Check {
     received: u64,
@@ -325,7 +323,7 @@ impl Check {
                 self.wrong, self.first
             )
         };
-        Err(LabError::Failed { step: direction.into(), detail })
+        Err(LabError::failed(direction)(detail))
     }
 }
 
@@ -354,7 +352,7 @@ impl Work {
     }
 
     fn measure(mut self, mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
-        // A failed mark is a gap in the record, which the sampler reports; the run goes on.
+        // A failed mark is a gap in the record, which the sampler reports.
         let _ = options.marks.map(|marks| marks.begin("run"));
         let before = usage()?;
         let start = Instant::now();
@@ -373,7 +371,7 @@ impl Work {
             received_bytes,
             goodput_bps: (sent_bytes + received_bytes) as f64 * 8.0 / seconds,
             messages,
-            latency: Latency::of(&mut times),
+            latency: Latency::from_times(&mut times),
             user_s: after.0 - before.0,
             system_s: after.1 - before.1,
             peak_rss_bytes: after.2,
@@ -402,15 +400,13 @@ impl Work {
     }
 }
 
-/// Round-trip times of all messages.
 fn ping(transport: &mut dyn Transport, messages: u64, message: &[u8]) -> Result<Vec<f64>, LabError> {
     let mut echo = vec![0u8; message.len()];
     let mut times = Vec::with_capacity(messages as usize);
     let mut check = Check::default();
     for _ in 0..messages {
         let start = Instant::now();
-        let sent = transport.write_all(message).and_then(|()| transport.flush());
-        sent.map_err(step_error("sending a message"))?;
+        send(transport, message, "sending a message")?;
         transport.read_exact(&mut echo).map_err(step_error("waiting for the echo"))?;
         times.push(start.elapsed().as_secs_f64());
         check.compare(&echo, message);
@@ -422,8 +418,7 @@ fn ping(transport: &mut dyn Transport, messages: u64, message: &[u8]) -> Result<
 fn pong(transport: &mut dyn Transport, messages: u64, message: &mut [u8]) -> Result<(), LabError> {
     for _ in 0..messages {
         transport.read_exact(message).map_err(step_error("waiting for a message"))?;
-        let sent = transport.write_all(message).and_then(|()| transport.flush());
-        sent.map_err(step_error("sending the echo"))?;
+        send(transport, message, "sending the echo")?;
     }
     Ok(())
 }

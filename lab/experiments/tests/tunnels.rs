@@ -1,5 +1,6 @@
-//! WireGuard: in memory against every changed bit and replay, and (as root) transports end to end over
-//! emulated links with faults.
+//! WireGuard: in memory against every changed bit and replay, and over emulated links with faults.
+mod common;
+
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -8,9 +9,9 @@ use std::time::Duration;
 use tacit_experiments::LabError;
 use tacit_experiments::link::{Link, Side};
 use tacit_experiments::transport::{Acceptor, TransportKind, connect};
-use tacit_experiments::tunnel::{BORINGTUN, Choice, Core, Host, Incoming, OVERHEAD, SecretKey, Tunnel};
+use tacit_experiments::tunnel::{self, BORINGTUN, Choice, Core, Host, Incoming, OVERHEAD, SecretKey, Tunnel};
 use tacit_experiments::workload::{Bulk, Options, Outcome, Workload, run_client, run_server};
-use tacit_net::link::{LinkSpec, LinkSpecText};
+use tacit_net::link::LinkSpecText;
 
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
 
@@ -89,9 +90,8 @@ proptest! {
     }
 }
 
-/// An end refuses a datagram with any single changed bit, and afterwards accepts the unchanged
-/// datagram once. Most changes are forgeries. A changed counter may repeat an earlier number, and a
-/// changed receiver index may name no session.
+/// An end refuses a datagram with any single changed bit, and afterwards accepts the unchanged datagram
+/// once. A changed counter may repeat an earlier number, and a changed receiver index may name no session.
 #[test]
 fn a_changed_bit_or_a_replay_is_refused() {
     for len in [0, 13, 300] {
@@ -136,7 +136,7 @@ fn a_replayed_handshake_is_refused() {
 }
 
 #[test]
-fn a_peer_cannot_use_an_address_that_is_not_its_own() {
+fn foreign_source_addresses_are_refused() {
     let mut ends = pair(None);
     assert!(handshake(&mut ends));
     let mut spoofed = packet(0, b"hello");
@@ -164,7 +164,7 @@ fn packets_wait_for_the_first_handshake() {
 }
 
 #[test]
-fn the_recorded_version_is_the_one_that_is_built_in() {
+fn recorded_version_of_boringtun_is_built_in() {
     let lock = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock")).unwrap();
     assert!(lock.contains(&format!("name = \"boringtun\"\nversion = \"{BORINGTUN}\"")), "update BORINGTUN");
 }
@@ -173,24 +173,12 @@ fn the_recorded_version_is_the_one_that_is_built_in() {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sets up a link; returns `None`, with a note on standard error, where the machine does not allow links.
 fn link(text: LinkSpecText) -> Option<Link> {
-    match Link::up(&LinkSpec::parse(&text).unwrap()) {
-        Ok(link) => Some(link),
-        Err(error @ LabError::Unavailable { .. }) => {
-            eprintln!("SKIPPED: this test needs an emulated link, and {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    common::link_or_skip("a test over an emulated link", &text)
 }
 
-fn threads() -> tacit_experiments::tunnel::Options {
-    tacit_experiments::tunnel::Options {
-        choice: Choice::UserSpace,
-        host: Host::Threads,
-        patience: Duration::from_secs(15),
-    }
+fn threads() -> tunnel::Options {
+    tunnel::Options { choice: Choice::UserSpace, host: Host::Threads, patience: Duration::from_secs(15) }
 }
 
 /// Runs `workload` over `link` by `kind`; returns the outcomes of client and server.
@@ -232,8 +220,8 @@ fn every_transport_carries_every_workload() {
         let address = if kind.tunnelled() { tunnel.address(Side::Server) } else { link.address(Side::Server) };
         let bytes = 5_000_000;
         for workload in [
-            Workload::BulkSend(Bulk::of(bytes)),
-            Workload::BulkReceive(Bulk::of(bytes)),
+            Workload::BulkSend(Bulk::with_bytes(bytes)),
+            Workload::BulkReceive(Bulk::with_bytes(bytes)),
             Workload::PingPong { messages: 20, size: 3000 },
         ] {
             let [client, server] = run_over(&link, kind, address, &dir.path().join("keys"), workload);
@@ -258,10 +246,9 @@ fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
     let Some(link) = link(spec) else { return };
     let dir = keys();
     let keys = dir.path().join("keys");
-    let bulk = Workload::BulkSend(Bulk::of(6_000_000));
-    // Plain TCP delivers wrong bytes, and only the workload's own comparison detects them. Mostly
-    // both parties report it. In some runs in a hundred, the reports or the first words are changed
-    // as well; then another run shows the error.
+    let bulk = Workload::BulkSend(Bulk::with_bytes(6_000_000));
+    // Plain TCP delivers wrong bytes, and only the workload's own comparison detects them. In some
+    // runs in a hundred, the reports or the first words are changed as well.
     let plain = |_| {
         let ends = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
         ends.map(|end| end.map_or_else(|error| error.to_string(), |_| "no error".into())).join("; ")
@@ -281,7 +268,8 @@ fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
     assert_eq!(client.unwrap().sent_bytes, server.unwrap().received_bytes);
     let stats = tunnel.stats(Side::Server).unwrap().unwrap();
     assert!(stats.forged > 5, "{stats:?}");
-    assert!(link.counters().iter().map(|c| c.corrupted).sum::<u64>() > 10);
+    let counters = link.counters();
+    assert!(counters.up.corrupted + counters.down.corrupted > 10);
 }
 
 #[test]
@@ -289,7 +277,7 @@ fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
     let Some(link) = link(LinkSpecText { duplicate: Some(0.1), ..Default::default() }) else { return };
     let dir = keys();
     let keys = dir.path().join("keys");
-    let bulk = Workload::BulkReceive(Bulk::of(5_000_000));
+    let bulk = Workload::BulkReceive(Bulk::with_bytes(5_000_000));
     let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
     assert_eq!(client.unwrap().received_bytes, server.unwrap().sent_bytes);
     let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
@@ -317,7 +305,7 @@ fn a_tunnel_with_a_wrong_key_does_not_come_up() {
     let Some(link) = link(LinkSpecText::default()) else { return };
     let mut ends = Tunnel::ends(&link).unwrap();
     ends.server.peer = SecretKey::random().unwrap().public();
-    let options = tacit_experiments::tunnel::Options { patience: Duration::from_secs(3), ..threads() };
+    let options = tunnel::Options { patience: Duration::from_secs(3), ..threads() };
     let error = Tunnel::with_ends(&link, &options, ends).err().unwrap().to_string();
     assert!(error.contains("handshake"), "{error}");
     assert!(error.contains("wrong key"), "{error}");
@@ -325,21 +313,20 @@ fn a_tunnel_with_a_wrong_key_does_not_come_up() {
 }
 
 #[test]
-fn the_kernels_wireguard_works_or_says_why_not() {
+fn kernel_wireguard_works_or_explains_itself() {
     let Some(link) = link(LinkSpecText::default()) else { return };
-    let options = tacit_experiments::tunnel::Options { choice: Choice::Kernel, ..threads() };
+    let options = tunnel::Options { choice: Choice::Kernel, ..threads() };
     match Tunnel::up(&link, &options) {
         Ok(tunnel) => {
             let dir = keys();
-            let bulk = Workload::BulkSend(Bulk::of(1_000_000));
+            let bulk = Workload::BulkSend(Bulk::with_bytes(1_000_000));
             let server_address = tunnel.address(Side::Server);
             let [client, _] = run_over(&link, TransportKind::WireGuard, server_address, &dir.path().join("keys"), bulk);
             assert_eq!(client.unwrap().sent_bytes, 1_000_000);
         }
         Err(error @ LabError::Unavailable { .. }) => {
             eprintln!("SKIPPED the kernel's WireGuard: {error}");
-            let mut tunnel =
-                Tunnel::up(&link, &tacit_experiments::tunnel::Options { choice: Choice::Auto, ..threads() }).unwrap();
+            let mut tunnel = Tunnel::up(&link, &tunnel::Options { choice: Choice::Auto, ..threads() }).unwrap();
             assert!(tunnel.facts()["wireguard"].starts_with("user space"));
             assert!(error.to_string().contains(&tunnel.facts()["wireguard_choice"]), "{error}");
             assert!(tunnel.stats(Side::Client).unwrap().is_some());

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tacit_cli::print;
 use tacit_experiments::campaign::LinkFigures;
-use tacit_experiments::link::accuracy::{RATES, RTTS, Row};
-use tacit_experiments::link::{CONGESTION_CONTROL, Link, Side};
+use tacit_experiments::link::accuracy::{RATES, RTTS, Row, misses};
+use tacit_experiments::link::{CONGESTION_CONTROL, Link, Side, is_listening};
 use tacit_net::Rate;
 use tacit_net::link::{LinkSpec, LinkSpecText, PRESETS, format_duration, parse_duration};
 
@@ -184,7 +184,7 @@ fn accuracy(effort: Duration, as_json: bool) -> Result<()> {
             let row = Row::measure(rate, rtt, effort)?;
             let (figures, emulator) = (&row.figures, &row.emulator);
             let packets = emulator.delivered.max(1);
-            let misses = row.misses();
+            let misses = misses(figures);
             if as_json {
                 print::line(&json!({ "rate": rate, "rtt": rtt, "measured": figures, "misses": misses }).to_string())?;
                 continue;
@@ -288,23 +288,15 @@ fn await_port(link: &Link, server: &mut Child, port: u16, events: &Receiver<Even
     }
 }
 
-/// Whether a TCP port listens in this thread's namespace, according to the kernel's tables
-/// (proc(5)).
+/// Whether a TCP port listens in this thread's namespace, according to the kernel's tables (proc(5)).
 fn listening(port: u16) -> std::io::Result<bool> {
     for table in ["tcp", "tcp6"] {
-        let text = match std::fs::read_to_string(format!("/proc/thread-self/net/{table}")) {
+        match std::fs::read_to_string(format!("/proc/thread-self/net/{table}")) {
+            Ok(text) if is_listening(&text, port) => return Ok(true),
+            Ok(_) => {}
             // The kernel has no IPv6.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            other => other?,
-        };
-        let is_listed = text.lines().any(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            let local = fields.next().and_then(|local| local.rsplit(':').next());
-            // 0A: LISTEN.
-            local.is_some_and(|local| u16::from_str_radix(local, 16) == Ok(port)) && fields.nth(1) == Some("0A")
-        });
-        if is_listed {
-            return Ok(true);
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(false)

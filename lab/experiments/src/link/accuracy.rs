@@ -1,6 +1,6 @@
 //! Accuracy of the emulator: the table of `tacit lab link --accuracy`, and the bounds that the
 //! tests check.
-use super::{Link, LinkCounters};
+use super::{Counters, Link, LinkCounters};
 use crate::LabError;
 use crate::campaign::LinkFigures;
 use std::time::Duration;
@@ -13,8 +13,7 @@ const RTT_FIXED: f64 = 0.3e-3;
 /// ... plus this fraction of the target.
 const RTT_RELATIVE: f64 = 0.02;
 
-/// Rates of the table. The last one is reported without bounds: it is as fast as the machine
-/// allows.
+/// Rates of the table; the last is as fast as the machine allows, and has no bounds.
 pub const RATES: [&str; 4] = ["4mbit", "20mbit", "100mbit", "941mbit"];
 /// Round-trip times of the table.
 pub const RTTS: [&str; 4] = ["0.6ms", "10ms", "40ms", "80ms"];
@@ -40,7 +39,7 @@ impl Row {
         let spec = LinkSpec::parse(&text)?;
         let link = Link::up(&spec)?;
         let figures = link.measure(effort)?;
-        let [up, down] = link.counters();
+        let Counters { up, down } = link.counters();
         let emulator = LinkCounters {
             delivered: up.delivered + down.delivered,
             bytes: up.bytes + down.bytes,
@@ -50,15 +49,9 @@ impl Row {
         };
         Ok(Self { spec, figures, emulator })
     }
-
-    /// Describes the bounds that the figures miss; empty if they meet all.
-    pub fn misses(&self) -> Vec<String> {
-        misses(&self.figures)
-    }
 }
 
-/// Bounds that `figures` miss: goodput within 5 % both ways, idle round-trip time within 0.3 ms + 2
-/// %.
+/// Bounds that `figures` miss: goodput within 5 % both ways, idle round-trip time within 0.3 ms + 2 %.
 pub fn misses(figures: &LinkFigures) -> Vec<String> {
     let mut misses = Vec::new();
     let ways = [("up", figures.target_up_bps, figures.up_bps), ("down", figures.target_down_bps, figures.down_bps)];

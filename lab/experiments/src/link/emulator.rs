@@ -31,8 +31,7 @@ pub(super) struct Direction {
 /// impairments: its packets bypass the emulator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Delivered packets, replays included. Segments of TCP that the emulator moves together (fast
-    /// links) count once.
+    /// Delivered packets, replays included; TCP segments that travel together count once.
     pub delivered: u64,
     /// Bytes delivered, IP headers included.
     pub bytes: u64,
@@ -46,6 +45,15 @@ pub struct LinkCounters {
     pub overflowed: u64,
     /// Processor time of the emulator.
     pub cpu: Duration,
+}
+
+/// Counters of both directions of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Client to server.
+    pub up: LinkCounters,
+    /// Server to client.
+    pub down: LinkCounters,
 }
 
 #[derive(Default)]
@@ -63,7 +71,6 @@ fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
-/// Reads a counter.
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
@@ -85,9 +92,8 @@ impl Shared {
     }
 }
 
-/// Describes a failure to start.
 fn start_error(error: impl std::fmt::Display) -> LabError {
-    LabError::Failed { step: "starting the link emulator".into(), detail: error.to_string() }
+    LabError::failed("starting the link emulator")(error)
 }
 
 /// Both directions between two TUN devices; dropping it ends them.
@@ -100,9 +106,6 @@ pub(super) struct Emulator {
 impl Emulator {
     /// Starts moving packets from the first device to the second by `directions[0]`, and back by
     /// `directions[1]`.
-    ///
-    /// # Errors
-    /// [`LabError::Failed`] where a thread does not start.
     pub(super) fn start(devices: [SyncDevice; 2], directions: [Direction; 2]) -> Result<Self, LabError> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(start_error)?);
         let devices = devices.map(Arc::new);
@@ -118,9 +121,8 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Counters of each direction.
-    pub(super) fn counters(&self) -> [LinkCounters; 2] {
-        [self.shared[0].read(), self.shared[1].read()]
+    pub(super) fn counters(&self) -> Counters {
+        Counters { up: self.shared[0].read(), down: self.shared[1].read() }
     }
 }
 
@@ -134,7 +136,6 @@ impl Drop for Emulator {
     }
 }
 
-/// One direction.
 struct Pump<'a> {
     source: &'a SyncDevice,
     target: &'a SyncDevice,
@@ -145,7 +146,6 @@ struct Pump<'a> {
     random: fastrand::Rng,
     line: DelayLine,
     replays: DelayLine,
-    /// Buffer for one packet.
     buffer: Vec<u8>,
 }
 
@@ -175,8 +175,8 @@ impl<'a> Pump<'a> {
     fn run(mut self) {
         let thread = rustix::thread::gettid();
         self.shared.thread.store(thread.as_raw_nonzero().get(), Ordering::Relaxed);
-        // Both only improve the timing and may be refused: 1 ns timer slack instead of 50 us, and
-        // precedence over the programs under test, as a link does not wait for its users.
+        // Both improve the timing and may be refused: 1 ns timer slack instead of 50 us, and
+        // precedence over the programs under test.
         _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         _ = rustix::process::setpriority_process(Some(thread), -15);
         loop {
@@ -204,8 +204,7 @@ impl<'a> Pump<'a> {
             for _ in 0..BATCH {
                 let Some(packet) = line.take_due(now) else { break };
                 any = true;
-                // A refused packet (the other side is shutting down, or out of memory) is lost, as
-                // on any other link.
+                // A refused packet (the other side is shutting down, or out of memory) is lost.
                 if let Ok(len) = rustix::io::write(self.target, &packet) {
                     add(&self.shared.delivered, 1);
                     add(&self.shared.bytes, len as u64);
@@ -215,8 +214,7 @@ impl<'a> Pump<'a> {
         any
     }
 
-    /// Reads packets that have arrived. Returns whether there were any; `None` if the device is
-    /// gone.
+    /// Reads packets that have arrived; returns whether there were any, `None` if the device is gone.
     fn read_batch(&mut self) -> Option<bool> {
         for i in 0..BATCH {
             let packet = match rustix::io::read(self.source, &mut self.buffer[..]) {

@@ -1,5 +1,4 @@
-//! Measurement of a link: TCP goodput both ways, and the round-trip time idle and under load
-//! ([PM24] sec. 4 measures both first).
+//! Measurement of a link: TCP goodput both ways, and the round-trip time idle and under load.
 use super::{Link, Side};
 use crate::LabError;
 use crate::campaign::LinkFigures;
@@ -20,7 +19,8 @@ const PACKET: f64 = 1500.0;
 /// Measures `link`; see [`Link::measure`].
 pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabError> {
     let spec = link.spec();
-    let echo = Echo::open(link).map_err(|error| measure_error("opening the echo sockets", &error))?;
+    let echo = Echo::open(link).map_err(LabError::failed("opening the echo sockets"))?;
+    let step = format!("measuring the link {:?}", spec.name());
     let (idle, up, down) = echo
         .serve(|| -> io::Result<_> {
             let idle = echo.round_trips(effort / 5, Duration::from_millis(2), &AtomicBool::new(false))?;
@@ -30,8 +30,9 @@ pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabE
                 bulk(link, Side::Server, &echo, effort * 2 / 5)?,
             ))
         })
-        .map_err(|error| measure_error(&format!("measuring the link {:?}", spec.name()), &error))?;
-    let rtt = median(idle).ok_or_else(|| silent(link))?;
+        .map_err(LabError::failed(&step))?;
+    let rtt =
+        median(idle).ok_or_else(|| LabError::failed(step)("no echo came back: is everything lost on this link?"))?;
     // If no echo passes the full link, its round trip is at least as long as the wait.
     let loaded = median([up.round_trips, down.round_trips].concat()).unwrap_or(echo.patience.as_secs_f64());
     Ok(LinkFigures {
@@ -43,17 +44,6 @@ pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabE
         rtt_s: rtt,
         loaded_rtt_s: loaded,
     })
-}
-
-fn measure_error(step: &str, error: &io::Error) -> LabError {
-    LabError::Failed { step: step.into(), detail: error.to_string() }
-}
-
-fn silent(link: &Link) -> LabError {
-    LabError::Failed {
-        step: format!("measuring the link {:?}", link.spec().name()),
-        detail: "no echo came back: is everything lost on this link?".into(),
-    }
 }
 
 /// The middle of `values`; `None` without any.
@@ -146,7 +136,6 @@ impl Echo {
     }
 }
 
-/// One direction under load.
 struct Bulk {
     goodput: f64,
     round_trips: Vec<f64>,
@@ -154,14 +143,9 @@ struct Bulk {
 
 /// Length of the transfer's warm-up, and of its measured part.
 fn windows(link: &Link, side: Side, effort: Duration) -> (Duration, Duration) {
-    let spec = link.spec();
-    let rate = match side {
-        Side::Client => spec.up(),
-        Side::Server => spec.down(),
-    };
+    let (spec, rate) = (link.spec(), side.rate(link.spec()));
     let rtt = spec.rtt().as_secs_f64();
-    // Slow start doubles per round trip; cubic needs about as long again after an early exit from
-    // it.
+    // Slow start doubles per round trip; cubic needs about as long again after an early exit.
     let bytes_per_s = rate.map_or(1.25e9, |rate| rate.bits_per_second() as f64 / 8.0);
     let doublings = (bytes_per_s * rtt / INITIAL_WINDOW).max(1.0).log2();
     let warm = Duration::from_secs_f64((2.0 + 2.0 * doublings) * rtt).max(effort / 4);
@@ -209,14 +193,14 @@ fn connect(link: &Link, side: Side) -> io::Result<(TcpStream, TcpStream)> {
     let peer_address: SocketAddr = listener.local_addr()?;
     let sender = link.within(side, move || TcpStream::connect_timeout(&peer_address, Duration::from_secs(90)));
     let sender = sender.map_err(io::Error::other)??;
-    // Cubic may end its slow start at half the link's rate (HyStart) and then needs many seconds
-    // for the rest; reno does not. Reno is in every kernel and needs no right.
+    // Cubic may end its slow start at half the link's rate (HyStart) and needs many seconds for the
+    // rest; reno does not. Reno is in every kernel and needs no right.
     rustix::net::sockopt::set_tcp_congestion(&sender, MEASURED_WITH)?;
     let (receiver, peer) = listener.accept()?;
     if peer.ip() != own_address {
         return Err(io::Error::other(format!("a connection from {peer} instead of {own_address}")));
     }
-    // Closing then drops unsent data, instead of sending it during the next measurement.
+    // Closing then drops unsent data.
     rustix::net::sockopt::set_socket_linger(&sender, Some(Duration::ZERO))?;
     Ok((sender, receiver))
 }
@@ -235,8 +219,7 @@ fn drain(mut receiver: &TcpStream, warm: Duration, measured: Duration) -> io::Re
     let mut bytes = 0u64;
     loop {
         let len = match receiver.read(&mut buffer) {
-            // The kernel does not resume a read with a time limit after a signal (such as of an
-            // ended child).
+            // The kernel does not resume a read with a time limit after a signal.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };
@@ -262,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn median_is_the_middle() {
         assert_eq!(median(vec![]), None);
         assert_eq!(median(vec![3.0]), Some(3.0));
         assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));

@@ -1,14 +1,12 @@
 //! Emulated links: two hosts on one machine, joined by a link with a rate, a round-trip time and faults.
 //!
-//! Two anonymous network namespaces stand for client and server. The kernel's `tbf` sets rates. An
-//! emulator in this crate sets delay, jitter, loss, corruption and replay; it moves packets between
-//! two TUN devices, since many kernels lack `netem`. A link that only limits the rate is a veth
-//! pair. The link changes nothing outside the two namespaces. After the end of the program, for any
-//! cause, no interface, namespace or inside process remains.
+//! Two anonymous network namespaces stand for client and server. The kernel's `tbf` sets rates; a link
+//! without faults is a veth pair. An emulator in this crate sets delay, jitter, loss, corruption and
+//! replay between two TUN devices, since many kernels lack `netem`. The link changes nothing outside
+//! the namespaces, and nothing of it remains after the end of the program, for any cause.
 //!
 //! A rate is the goodput of one TCP connection (payload bytes), as [PM24] measures it; `tbf` gets
-//! the rate that includes IP and TCP headers. The congestion control inside is cubic on every host,
-//! so that figures are comparable.
+//! the rate that includes IP and TCP headers.
 //!
 //! Needs root, or a user namespace in which the program is root (`unshare -r`), and iproute2.
 pub mod accuracy;
@@ -19,7 +17,7 @@ mod packet;
 mod queue;
 mod setup;
 
-pub use emulator::LinkCounters;
+pub use emulator::{Counters, LinkCounters};
 pub use setup::CONGESTION_CONTROL;
 
 use crate::LabError;
@@ -54,6 +52,14 @@ impl Side {
         match self {
             Self::Client => Self::Server,
             Self::Server => Self::Client,
+        }
+    }
+
+    /// The sending rate of this end; `None` if unlimited.
+    fn rate(self, spec: &LinkSpec) -> Option<Rate> {
+        match self {
+            Self::Client => spec.up(),
+            Self::Server => spec.down(),
         }
     }
 
@@ -118,9 +124,8 @@ impl Link {
 
     /// Starts `command` on `side`, where it sees only the link and its own loopback interface.
     ///
-    /// The child is the program itself, a direct child of this process, in a process namespace of
-    /// the side; its number is that of the host. It is killed, with all its descendants, when the
-    /// link is dropped or when this program ends for any reason.
+    /// The child is the program itself; its number is that of the host. It is killed, with all its
+    /// descendants, when the link is dropped or this program ends for any reason.
     ///
     /// # Errors
     /// [`LabError::Failed`] with the program's name if it does not start.
@@ -129,8 +134,8 @@ impl Link {
     }
 
     /// Runs `f` on a separate thread on `side` and waits for it. Sockets, threads and programs
-    /// created inside belong to `side`, and sockets may be used outside afterwards. (Programs
-    /// started this way are not killed with the link: use [`Link::spawn`].)
+    /// created inside belong to `side`. Programs started this way are not killed with the link: use
+    /// [`Link::spawn`].
     ///
     /// # Errors
     /// [`LabError::Failed`] if the thread does not start, or `f` panics.
@@ -138,10 +143,9 @@ impl Link {
         self.namespace(side).within(f)
     }
 
-    /// Measures TCP goodput both ways (one reno connection each, without slow start), the idle
-    /// round-trip time (median of UDP echoes) and that of the full link. Takes about `effort` (3 s
-    /// are enough above 1 Mbit/s), and longer if a few round trips or packets of the link take
-    /// longer (`nb-iot`: 45 s).
+    /// Measures TCP goodput both ways (one reno connection each, without slow start), and the
+    /// round-trip time, idle (median of UDP echoes) and of the full link. Takes about `effort`, or
+    /// longer if a few round trips or packets of the link do (`nb-iot`: 45 s).
     ///
     /// # Errors
     /// [`LabError::Failed`] if no data passes.
@@ -151,16 +155,26 @@ impl Link {
 
     /// Processor time of the emulator, which belongs to neither side.
     pub fn emulator_cpu(&self) -> Duration {
-        self.counters().iter().map(|counters| counters.cpu).sum()
+        let Counters { up, down } = self.counters();
+        up.cpu + down.cpu
     }
 
-    /// The emulator's counters: client to server, and server to client.
-    pub fn counters(&self) -> [LinkCounters; 2] {
+    /// The emulator's counters.
+    pub fn counters(&self) -> Counters {
         self.emulator.as_ref().map(Emulator::counters).unwrap_or_default()
     }
 }
 
-/// One direction of the emulator.
+/// Whether a table like `/proc/net/tcp` has a socket that listens at `port`.
+pub fn is_listening(table: &str, port: u16) -> bool {
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let local = fields.next().and_then(|l| l.rsplit_once(':')).and_then(|(_, p)| u16::from_str_radix(p, 16).ok());
+        // 0A: TCP_LISTEN.
+        local == Some(port) && fields.nth(1) == Some("0A")
+    })
+}
+
 fn direction(spec: &LinkSpec, rate: Option<Rate>, seed: u64) -> Direction {
     let treatment = Treatment {
         delay: half_ns(spec.rtt()),
@@ -177,7 +191,6 @@ fn direction(spec: &LinkSpec, rate: Option<Rate>, seed: u64) -> Direction {
     Direction { treatment, capacity, slot, seed }
 }
 
-/// Returns half of a time in nanoseconds.
 fn half_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos() / 2).unwrap_or(u64::MAX)
 }
@@ -187,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_fast_link_takes_no_absurd_memory() {
+    fn capacity_of_long_fast_links_is_bounded() {
         for json in [r#"{"rtt": "60s", "jitter": "60s"}"#, r#"{"rate": "100gbit", "rtt": "60s"}"#] {
             let spec = LinkSpec::parse(&serde_json::from_str(json).unwrap()).unwrap();
             assert!(direction(&spec, spec.up(), 1).capacity <= (1 << 30) + (1 << 20), "{json}");

@@ -1,11 +1,10 @@
 //! Anonymous network namespaces, and the programs inside them.
 //!
-//! A namespace lives as long as a thread, a process or an open file of it. There is no name under
-//! `/var/run` to remove, so a killed program leaves none behind. Two threads belong to each: the
-//! *gate* runs closures and configures interfaces; the *nursery* starts programs in their own
-//! process namespace. The first process of that process namespace waits for the end of a pipe from
-//! this process. When this process ends, for any reason, so does the first process, and the kernel
-//! ends every other process of its namespace.
+//! A namespace lives as long as a thread, a process or an open file of it: a killed program leaves
+//! none behind. Two threads belong to each: the *gate* runs closures and configures interfaces; the
+//! *nursery* starts programs in their own process namespace. The first process of that process
+//! namespace ends with a pipe from this process, and the kernel then ends every other process of its
+//! namespace.
 use crate::LabError;
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -24,7 +23,6 @@ const INIT: &str = "trap '' CHLD; exec cat >/dev/null";
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// One side of a link.
 pub(super) struct Namespace {
     gate: Option<Sender<Job>>,
     nursery: Option<Sender<Job>>,
@@ -35,11 +33,6 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// Creates a network namespace.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] without the rights, [`LabError::Failed`] if a thread or the
-    /// namespace's init does not start.
     pub(super) fn new() -> Result<Self, LabError> {
         let (gate, jobs) = channel::<Job>();
         let (sender, receiver) = sync_channel(1);
@@ -58,9 +51,6 @@ impl Namespace {
     }
 
     /// Runs `f` on a separate thread in the namespace, and waits for it.
-    ///
-    /// # Errors
-    /// [`LabError::Failed`] if the thread does not start or `f` panics.
     pub(super) fn within<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, LabError> {
         let (sender, receiver) = sync_channel(1);
         let job: Job = Box::new(move || {
@@ -69,16 +59,12 @@ impl Namespace {
             _ = sender.send(started);
         });
         post(self.gate.as_ref(), job)?;
-        hear(&receiver)??.join().map_err(|panic| LabError::Failed {
-            step: "running inside a network namespace".into(),
-            detail: panic_text(panic.as_ref()),
-        })
+        hear(&receiver)??
+            .join()
+            .map_err(|panic| LabError::failed("running inside a network namespace")(panic_text(panic.as_ref())))
     }
 
     /// Starts `command` in the namespace.
-    ///
-    /// # Errors
-    /// [`LabError::Failed`] with the program's name if it does not start.
     pub(super) fn spawn(&self, command: &mut Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
         // The command moves to the nursery's thread and back, as `Command::spawn` borrows it.
@@ -107,8 +93,7 @@ impl Drop for Namespace {
         }
         if let Some(mut init) = self.init.take() {
             _ = init.kill();
-            // Its end is reported only after every process of the namespace is reaped, and the
-            // caller has to reap some of them.
+            // Its end is reported only after every process of the namespace is reaped, some by the caller.
             let reaper = std::thread::spawn(move || init.wait());
             let until = Instant::now() + PATIENCE;
             while !reaper.is_finished() && Instant::now() < until {
@@ -157,7 +142,7 @@ fn start<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) 
 }
 
 fn ended_error() -> LabError {
-    LabError::Failed { step: "network namespace".into(), detail: "its thread has ended".into() }
+    LabError::failed("network namespace")("its thread has ended")
 }
 
 fn post(sender: Option<&Sender<Job>>, job: Job) -> Result<(), LabError> {
@@ -174,17 +159,12 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn start_error(error: io::Error) -> LabError {
-    let subject = "an emulated link".to_owned();
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => LabError::Unavailable {
-            what: subject,
-            reason: "making a network namespace was not permitted".into(),
-            remedy: "run as root (sudo), or as `unshare -r tacit lab ...` where user namespaces are allowed".into(),
-        },
-        _ => LabError::Unavailable {
-            what: subject,
-            reason: format!("making a namespace failed: {error}"),
-            remedy: "use a Linux kernel with network and process namespaces".into(),
-        },
-    }
+    let (reason, remedy) = match error.kind() {
+        io::ErrorKind::PermissionDenied => (
+            "making a network namespace was not permitted".to_owned(),
+            "run as root (sudo), or as `unshare -r tacit lab ...` where user namespaces are allowed",
+        ),
+        _ => (format!("making a namespace failed: {error}"), "use a Linux kernel with network and process namespaces"),
+    };
+    LabError::unavailable("an emulated link", reason, remedy)
 }

@@ -85,8 +85,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The transport checksum computed over everything (RFC 793, RFC 768); 0 if the packet's own is
-    /// right.
+    /// The transport checksum over everything (RFC 793, RFC 768); 0 if the packet's own is right.
     fn residue(packet: &[u8]) -> u16 {
         let transport = usize::from(packet[0] & 15) * 4;
         let segment = &packet[transport..];
@@ -136,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_taken_without_a_panic(mut packet in proptest::collection::vec(any::<u8>(), 0..80), seed: u64) {
+        fn any_bytes_are_accepted(mut packet in proptest::collection::vec(any::<u8>(), 0..80), seed: u64) {
             let before = packet.clone();
             let changed = corrupt(&mut packet, &mut fastrand::Rng::with_seed(seed));
             prop_assert_eq!(changed, packet != before);
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_without_a_payload_and_fragments_are_left_alone() {
+    fn fragments_and_packets_without_payload_are_unchanged() {
         let mut random = fastrand::Rng::with_seed(3);
         let mut ack = build(TCP, 3, &[]);
         assert!(!corrupt(&mut ack, &mut random));
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn udp_without_a_checksum_stays_without() {
+    fn udp_without_a_checksum_gets_none() {
         let mut packet = build(UDP, 0, b"payload");
         packet[26..28].fill(0);
         assert!(corrupt(&mut packet, &mut fastrand::Rng::with_seed(3)));

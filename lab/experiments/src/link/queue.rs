@@ -12,12 +12,10 @@ pub(super) struct DelayLine {
 }
 
 impl DelayLine {
-    /// A line for `capacity` bytes of packets.
     pub(super) fn new(capacity: usize) -> Self {
         Self { capacity, bytes: 0, packets: VecDeque::new() }
     }
 
-    /// Whether there is room for a packet of `len` bytes.
     pub(super) fn has_room(&self, len: usize) -> bool {
         self.bytes + len <= self.capacity
     }
@@ -34,7 +32,6 @@ impl DelayLine {
         true
     }
 
-    /// Due time of the first packet.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.packets.front().map(|(due, _)| *due)
     }
@@ -66,14 +63,10 @@ pub(super) struct Treatment {
 /// Delay of a replayed packet, ns: longer than that of the packets after the original.
 pub(super) const REPLAY_AFTER: u64 = 50_000_000;
 
-/// The fate of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
-    /// Lost.
     pub(super) lost: bool,
-    /// A payload byte was changed.
     pub(super) corrupted: bool,
-    /// Whether the packet is sent again.
     pub(super) replayed: bool,
     /// Due time, ns.
     pub(super) due: u64,
@@ -91,7 +84,6 @@ impl Treatment {
     }
 }
 
-/// Decides an event of this probability.
 fn chance(random: &mut fastrand::Rng, probability: f64) -> bool {
     probability > 0.0 && random.f64() < probability
 }
@@ -103,7 +95,7 @@ mod tests {
     const CALM: Treatment = Treatment { delay: 100, jitter: 0, loss: 0.0, corrupt: 0.0, duplicate: 0.0 };
 
     #[test]
-    fn packets_come_out_when_due_and_not_before() {
+    fn packets_come_out_when_due() {
         let mut line = DelayLine::new(100);
         assert!(line.push(b"first", 50));
         assert!(line.push(b"second", 60));
@@ -116,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_never_overtakes() {
+    fn packets_keep_their_order() {
         let mut line = DelayLine::new(100);
         assert!(line.push(b"slow", 90));
         assert!(line.push(b"fast", 20));
@@ -125,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_line_refuses_and_recovers() {
+    fn full_line_refuses_and_recovers() {
         let mut line = DelayLine::new(40);
         assert!((0..4).all(|byte| line.push(&[byte; 10], 0)));
         assert!(!line.push(&[0; 10], 0));

@@ -19,9 +19,8 @@ const HEADERS: u64 = 52;
 const ETHERNET: u64 = 14;
 /// From this rate on, the emulator moves TCP segments together, as network cards do (segmentation offload).
 const OFFLOAD_FROM: u64 = 200_000_000;
-/// TCP's congestion control over the link, on every host: the default of most kernels, so that
-/// figures are comparable. A route that a program adds inside (such as a tunnel's) needs
-/// `ip route ... congctl` with this name to be sure of the same.
+/// TCP's congestion control over the link, on every host. A route that a program adds inside (such as a
+/// tunnel's) needs `ip route ... congctl` with this name to be sure of the same.
 pub const CONGESTION_CONTROL: &str = "cubic";
 
 /// Shaping parameters of one direction.
@@ -36,12 +35,11 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// A shape that gives a TCP connection `rate` of payload over a link with round-trip time
-    /// `rtt`.
+    /// A shape that gives a TCP connection `rate` of payload over a link with round-trip time `rtt`.
     ///
     /// Burst: 2 ms, so that a late timer costs no throughput, and two packets at least. Queue: the
-    /// bandwidth-delay product, within 50 to 500 ms of the rate and 16 packets at least, so that
-    /// cubic fills the link and a slow link has no endless queue.
+    /// bandwidth-delay product, within 50 to 500 ms of the rate and 16 packets at least: cubic fills
+    /// the link, and a slow link has no endless queue.
     pub(super) fn new(rate: Rate, rtt: Duration, ethernet: bool) -> Self {
         let frame = MTU + if ethernet { ETHERNET } else { 0 };
         let bits = (u128::from(rate.bits_per_second()) * u128::from(frame)).div_ceil(u128::from(MTU - HEADERS)) as u64;
@@ -56,7 +54,6 @@ pub(super) fn offload(spec: &LinkSpec) -> bool {
     !spec.is_impaired() && (is_fast(spec.up()) || is_fast(spec.down()))
 }
 
-/// Returns whether the emulator moves TCP segments together at a rate.
 fn is_fast(rate: Option<Rate>) -> bool {
     rate.is_none_or(|rate| rate.bits_per_second() >= OFFLOAD_FROM)
 }
@@ -83,18 +80,11 @@ pub(super) fn tun(namespace: &Namespace, offload: bool) -> Result<SyncDevice, La
                 "load the kernel's tun module (modprobe tun), or in a container pass /dev/net/tun",
             ),
         };
-        LabError::Unavailable {
-            what: "an emulated link".into(),
-            reason: format!("{reason}: {error}"),
-            remedy: remedy.into(),
-        }
+        LabError::unavailable("an emulated link", format!("{reason}: {error}"), remedy)
     })
 }
 
 /// Joins the namespaces by a veth pair.
-///
-/// # Errors
-/// Those of [`run`].
 pub(super) fn veth(client: &Namespace, server: &Namespace) -> Result<(), LabError> {
     let peer = server.thread_id.to_string();
     client.within(move || {
@@ -103,23 +93,15 @@ pub(super) fn veth(client: &Namespace, server: &Namespace) -> Result<(), LabErro
 }
 
 /// Sets the address and the rate of the interface of `side`; called inside the namespace.
-///
-/// # Errors
-/// Those of [`run`]; [`LabError::Io`] if a kernel setting cannot be written.
 pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
     settings(spec)?;
     let emulated = spec.needs_emulator();
     run("ip", &["link", "set", "lo", "up"])?;
     run("ip", &["address", "add", &format!("{}/30", side.address()), "dev", INTERFACE])?;
     run("ip", &["link", "set", INTERFACE, "mtu", &MTU.to_string(), "txqueuelen", "2000"])?;
-    let rate = match side {
-        Side::Client => spec.up(),
-        Side::Server => spec.down(),
-    };
-    if let Some(rate) = rate {
+    if let Some(rate) = side.rate(spec) {
         let shape = Shape::new(rate, spec.rtt(), !emulated);
-        // Segments that travel together take at most a quarter of the burst, so that the rate stays
-        // smooth.
+        // Segments that travel together take at most a quarter of the burst: the rate stays smooth.
         let burst_bytes = (shape.burst / 4).clamp(MTU, 65_536).to_string();
         run("ip", &["link", "set", INTERFACE, "gso_max_size", &burst_bytes])?;
         let (bits, burst, limit) =
@@ -133,20 +115,17 @@ pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
 
 /// Kernel settings of the namespace.
 fn settings(spec: &LinkSpec) -> Result<(), LabError> {
-    // For routes that programs add, such as those of a tunnel. Some hosts allow only their own
-    // default here (then such a route needs its own `congctl`, as this crate's routes have), so an
-    // error is ignored.
+    // For routes that programs add, such as a tunnel's. Some hosts allow only their own default here;
+    // such a route then needs its own `congctl`.
     _ = set("ipv4/tcp_congestion_control", CONGESTION_CONTROL);
     // Path metrics of one connection must not help the next.
     set("ipv4/tcp_no_metrics_save", "1")?;
-    // No neighbour discovery between measurements. Kernels without IPv6 lack the setting and do not
-    // need it.
+    // No neighbour discovery between measurements. Kernels without IPv6 lack the setting.
     if std::path::Path::new("/proc/sys/net/ipv6").exists() {
         set("ipv6/conf/all/disable_ipv6", "1")?;
         set("ipv6/conf/default/disable_ipv6", "1")?;
     }
-    // Windows must hold bytes under way and queued bytes; the kernel's own limits suffice up to
-    // about 1 MiB.
+    // Windows must hold bytes under way and queued; the kernel's own limits suffice up to about 1 MiB.
     let fastest = spec.up().max(spec.down());
     let under_way = fastest.map_or(0, |rate| rate.bytes_in(spec.rtt() + spec.rtt().max(Duration::from_millis(50))));
     if under_way > 1 << 20 {
@@ -163,27 +142,23 @@ fn set(name: &str, value: &str) -> Result<(), LabError> {
     std::fs::write(&path, value).map_err(LabError::io(path))
 }
 
-/// Runs a tool of iproute2.
-///
-/// # Errors
-/// [`LabError::Unavailable`] with the package if the tool is missing; [`LabError::Failed`] with the
-/// tool's message if it fails.
+/// Runs a tool of iproute2; a missing one is [`LabError::Unavailable`].
 fn run(tool: &str, arguments: &[&str]) -> Result<(), LabError> {
     let output = Command::new(tool).args(arguments).output().map_err(|error| match error.kind() {
-        // Not permitted: the system also reports this if a folder of PATH is closed to this user
-        // and no other folder has the program.
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => LabError::Unavailable {
-            what: "an emulated link".into(),
-            reason: format!("the program {tool} is missing ({error})"),
-            remedy: "install iproute2 (Debian, Ubuntu: sudo apt install iproute2)".into(),
-        },
-        _ => LabError::Failed { step: format!("starting {tool}"), detail: error.to_string() },
+        // The system also reports "not permitted" if a folder of PATH is closed to this user and no
+        // other folder has the program.
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => LabError::unavailable(
+            "an emulated link",
+            format!("the program {tool} is missing ({error})"),
+            "install iproute2 (Debian, Ubuntu: sudo apt install iproute2)",
+        ),
+        _ => LabError::failed(format!("starting {tool}"))(error),
     })?;
     if output.status.success() {
         return Ok(());
     }
-    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(LabError::Failed { step: format!("{tool} {}", arguments.join(" ")), detail: message })
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(LabError::failed(format!("{tool} {}", arguments.join(" ")))(message.trim()))
 }
 
 #[cfg(test)]
@@ -192,7 +167,7 @@ mod tests {
     use tacit_net::link::LinkSpecText;
 
     #[test]
-    fn the_shape_pays_for_headers_and_bounds_the_queue() {
+    fn shape_adds_headers_and_bounds_the_queue() {
         let rate: Rate = "14.48mbit".parse().unwrap();
         let shape = Shape::new(rate, Duration::from_millis(40), false);
         assert_eq!(shape.bits, 15_000_000);
@@ -204,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_travel_together_only_on_fast_clean_links() {
+    fn segments_travel_together_on_fast_clean_links_only() {
         let lan = LinkSpec::preset("lan").unwrap();
         assert!(offload(&lan));
         let lossy = LinkSpecText { preset: Some("lan".into()), loss: Some(0.1), ..LinkSpecText::default() };
@@ -215,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_failing_tool_is_named() {
+    fn missing_or_failing_tools_are_named() {
         let error = run("no-such-tool-of-iproute2", &[]).unwrap_err();
         assert!(
             matches!(&error, LabError::Unavailable { remedy, .. } if remedy.contains("apt install iproute2")),

@@ -9,10 +9,9 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Version of the `boringtun` crate, for records.
 pub const BORINGTUN: &str = "0.7.1";
-/// Extra bytes of a datagram over its packet: header 16, tag 16. A handshake message needs 148 in
-/// all.
+/// Extra bytes of a datagram over its packet: header 16, tag 16.
 pub const OVERHEAD: usize = 32;
-/// Smallest length of buffers for datagrams, beyond the need of their packet.
+/// Length of a handshake message, the smallest of a buffer for datagrams.
 const HANDSHAKE: usize = 148;
 
 /// A private key: 32 bytes from the operating system. Never printed, wiped when dropped.
@@ -36,7 +35,6 @@ impl SecretKey {
         PublicKey::from(&StaticSecret::from(self.0)).to_bytes()
     }
 
-    /// The raw key.
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -1,5 +1,4 @@
-//! The kernel's WireGuard, set up by `ip` and `wg`. All its work is in the kernel, so no process
-//! has its CPU time.
+//! The kernel's WireGuard, set up by `ip` and `wg`. No process has its CPU time.
 use super::core::EndConfig;
 use crate::LabError;
 use crate::link::{Link, Side};
@@ -11,9 +10,6 @@ use zeroize::Zeroizing;
 const PROBE: &str = "tacit-probe";
 
 /// The kernel's version of WireGuard, or why it cannot be used here.
-///
-/// # Errors
-/// [`LabError`] if a program cannot even be started inside the link.
 pub(super) fn probe(link: &Link) -> Result<Result<String, String>, LabError> {
     link.within(Side::Client, || {
         command("ip", &["link", "add", PROBE, "type", "wireguard"], None)
@@ -30,9 +26,6 @@ pub(super) fn probe(link: &Link) -> Result<Result<String, String>, LabError> {
 }
 
 /// Creates an end on `side`.
-///
-/// # Errors
-/// [`LabError::Failed`] with the step.
 pub(super) fn up(link: &Link, side: Side, config: EndConfig) -> Result<(), LabError> {
     let result = link.within(side, move || {
         let name = config.interface.as_str();
@@ -41,17 +34,13 @@ pub(super) fn up(link: &Link, side: Side, config: EndConfig) -> Result<(), LabEr
         command("ip", &["address", "add", &format!("{}/30", config.inner), "dev", name], None)?;
         command("ip", &["link", "set", name, "mtu", &config.mtu.to_string(), "up"], None)
     })?;
-    result.map_err(|detail| LabError::Failed { step: "setting up the kernel's WireGuard".into(), detail })
+    result.map_err(LabError::failed("setting up the kernel's WireGuard"))
 }
 
 /// Whether the end on `side` has a session with its peer.
-///
-/// # Errors
-/// [`LabError::Failed`] if the kernel does not report it.
 pub(super) fn connected(link: &Link, side: Side, interface: String) -> Result<bool, LabError> {
     let handshakes = link.within(side, move || output("wg", &["show", &interface, "latest-handshakes"], None))?;
-    let text =
-        handshakes.map_err(|detail| LabError::Failed { step: "asking the kernel's WireGuard".into(), detail })?;
+    let text = handshakes.map_err(LabError::failed("asking the kernel's WireGuard"))?;
     Ok(text.split_whitespace().nth(1).is_some_and(|time| time != "0"))
 }
 

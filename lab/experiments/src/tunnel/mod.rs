@@ -1,19 +1,17 @@
 //! WireGuard tunnels between the two sides of a link, with keys made for one run.
 //!
 //! Uses the kernel's WireGuard if possible, otherwise this crate's user-space end around
-//! `boringtun`, one process per side, so that its CPU time counts to that side. [`Tunnel::facts`]
-//! has the choice and the reason, for the record.
+//! `boringtun`, one process per side, so that its CPU time counts to that side.
 //!
-//! Effect on a connection: every packet is encrypted and authenticated, and duplicates are refused.
-//! Only its tunnel key identifies the peer, and any program on that host may use the tunnel: see
-//! `docs/threat-model.md`.
+//! Every packet is encrypted and authenticated, and duplicates are refused. Only its tunnel key
+//! identifies the peer, and any program on that host may use the tunnel: see `docs/threat-model.md`.
 mod core;
 mod kernel;
 mod process;
 mod user;
 
 pub use self::core::{BORINGTUN, Core, EndConfig, Incoming, OVERHEAD, SecretKey, Stats};
-pub use process::{Reply, run_process};
+pub use process::run_process;
 
 use crate::LabError;
 use crate::link::{Link, Side};
@@ -21,8 +19,8 @@ use process::Handle;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,35 +28,19 @@ use std::time::{Duration, Instant};
 pub const MTU: u16 = 1420;
 /// Port of the ends on the link.
 const PORT: u16 = 51820;
-/// Name of the interfaces, each in its side's namespace. The meter recognises tunnels by their
-/// names (`wg`, `tun`, `tap`) and does not count their traffic twice.
+/// Name of the interfaces, each in its side's namespace. The meter does not count the traffic of `wg`,
+/// `tun` and `tap` interfaces twice.
 const INTERFACE: &str = "wg-tacit";
 
 /// The requested implementation of WireGuard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The kernel's if it works, otherwise user space.
-    #[default]
     Auto,
     /// Only the kernel's.
     Kernel,
     /// Only user space.
     UserSpace,
-}
-
-impl FromStr for Choice {
-    type Err = LabError;
-
-    fn from_str(text: &str) -> Result<Self, LabError> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "kernel" => Ok(Self::Kernel),
-            "user" => Ok(Self::UserSpace),
-            _ => {
-                Err(LabError::Spec { what: format!("wireguard `{text}`"), detail: "it is auto, kernel or user".into() })
-            }
-        }
-    }
 }
 
 /// How user-space ends run.
@@ -68,17 +50,6 @@ pub enum Host {
     Processes(OsString, Vec<OsString>),
     /// On threads of this process: for tests; their CPU time cannot be separated.
     Threads,
-}
-
-impl Host {
-    /// `lab tunnel-process` of this program.
-    ///
-    /// # Errors
-    /// [`LabError::Failed`] if the system does not report this program's path.
-    pub fn this_program() -> Result<Self, LabError> {
-        let program = std::env::current_exe().map_err(LabError::failed("finding this program"))?;
-        Ok(Self::Processes(program.into(), vec!["lab".into(), "tunnel-process".into()]))
-    }
 }
 
 /// Options of a tunnel.
@@ -93,12 +64,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// `choice`, as processes of this program, with a limit of 30 s.
-    ///
-    /// # Errors
-    /// As [`Host::this_program`].
-    pub fn new(choice: Choice) -> Result<Self, LabError> {
-        Ok(Self { choice, host: Host::this_program()?, patience: Duration::from_secs(30) })
+    /// Any WireGuard, in user space as processes of `program` (`tacit`), with a limit of 30 s.
+    #[must_use]
+    pub fn for_program(program: &Path) -> Self {
+        let host = Host::Processes(program.into(), vec!["lab".into(), "tunnel-process".into()]);
+        Self { choice: Choice::Auto, host, patience: Duration::from_secs(30) }
     }
 }
 
@@ -127,8 +97,7 @@ struct UserEnd {
 impl Drop for UserEnd {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // An end stops by itself at the end of its input; this kill is for one that is stuck in
-            // sending. No handle to it is left.
+            // An end stops by itself at the end of its input, unless it is stuck in sending.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -185,11 +154,10 @@ impl Tunnel {
             if options.choice == Choice::UserSpace { Err("it was asked for".to_owned()) } else { kernel::probe(link)? };
         match probed {
             Ok(version) => Self::in_kernel(link, options, ends, &version),
-            Err(reason) if options.choice == Choice::Kernel => Err(LabError::Unavailable {
-                what: "the kernel's WireGuard".into(),
-                reason,
-                remedy: "load the module `wireguard` and install wireguard-tools, or use the one in user space".into(),
-            }),
+            Err(reason) if options.choice == Choice::Kernel => {
+                let remedy = "load the module `wireguard` and install wireguard-tools, or use the one in user space";
+                Err(LabError::unavailable("the kernel's WireGuard", reason, remedy))
+            }
             Err(reason) => Self::in_user_space(link, options, ends, &reason),
         }
     }
@@ -216,7 +184,7 @@ impl Tunnel {
         client.handle.ask("handshake")?;
         let mut ends = [client, server];
         // The first may be lost, for example because a new link is not quite ready; the protocol
-        // itself waits 5 s. An answer to the second to last still counts, so it needs enough time.
+        // itself waits 5 s. An answer to the second to last still counts, and needs enough time.
         let retry_after = Duration::from_secs(1) + 2 * link.spec().rtt();
         let mut asked_at = Instant::now();
         wait_for_session(options.patience, || {
@@ -261,7 +229,6 @@ impl Tunnel {
     }
 }
 
-/// Makes a fresh key.
 fn random_key() -> Result<SecretKey, LabError> {
     SecretKey::random().map_err(LabError::failed("making the tunnel's keys"))
 }
@@ -285,7 +252,7 @@ fn start_end(link: &Link, side: Side, options: &Options, config: EndConfig) -> R
             command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = link.spawn(side, &mut command)?;
             let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-                return Err(LabError::Failed { step: "starting the tunnel".into(), detail: "it has no pipes".into() });
+                return Err(LabError::failed("starting the tunnel")("it has no pipes"));
             };
             Ok(UserEnd { handle: Handle::process(stdin, stdout, &config)?, child: Some(child) })
         }
@@ -304,13 +271,9 @@ fn wait_for_session(
             return Ok(());
         }
         if Instant::now() >= end {
-            return Err(LabError::Failed {
-                step: "WireGuard handshake".into(),
-                detail: format!(
-                    "no session within {} s{detail}: a wrong key, or nothing gets through",
-                    patience.as_secs()
-                ),
-            });
+            let detail =
+                format!("no session within {} s{detail}: a wrong key, or nothing gets through", patience.as_secs());
+            return Err(LabError::failed("WireGuard handshake")(detail));
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -19,11 +19,9 @@ const MAX_LINE: usize = 4096;
 /// Interval of checks of the protocol's timers.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Answer to a line.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Reply {
-    /// Success; the counters.
+enum Reply {
     Ok(Stats),
     /// Failure, with the reason. No reply follows.
     Failed(String),
@@ -32,7 +30,7 @@ pub enum Reply {
 /// Runs the process: reads its configuration from the standard input, then works until that ends.
 ///
 /// # Errors
-/// Any failure at the start or later; the parent also gets it as a [`Reply`].
+/// Any failure at the start or later; the parent also gets it as a reply.
 pub fn run_process() -> Result<(), LabError> {
     let result = process();
     if let Err(error) = &result {
@@ -52,23 +50,15 @@ fn process() -> Result<(), LabError> {
         }
         line.push(char::from(byte[0]));
     }
-    let config: EndConfig = serde_json::from_str(&line).map_err(|e| LabError::Spec {
-        what: "tunnel process".into(),
-        detail: format!("its first line of input must be the configuration as JSON: {e}"),
+    let config: EndConfig = serde_json::from_str(&line).map_err(|e| {
+        let detail = format!("its first line of input must be the configuration as JSON: {e}");
+        LabError::spec("tunnel process", detail)
     })?;
-    serve(&config, open(&config)?, &std::io::stdin(), std::io::stdout())
-}
-
-/// Creates the interface and the socket in this thread's network namespace.
-///
-/// # Errors
-/// [`LabError::Unavailable`] or [`LabError::Failed`] with the step.
-pub fn open(config: &EndConfig) -> Result<Io, LabError> {
-    Io::open(config)
+    serve(&config, Io::open(&config)?, &std::io::stdin(), std::io::stdout())
 }
 
 fn control_error(error: std::io::Error) -> LabError {
-    LabError::Failed { step: "talking to the tunnel's process".into(), detail: error.to_string() }
+    LabError::failed("talking to the tunnel's process")(error)
 }
 
 fn answer(output: &mut impl Write, reply: &Reply) -> Result<(), LabError> {
@@ -170,13 +160,11 @@ impl Handle {
     fn reply(&mut self) -> Result<Stats, LabError> {
         let mut line = String::new();
         self.replies.read_line(&mut line).map_err(control_error)?;
+        let failed = LabError::failed("tunnel");
         match serde_json::from_str(&line) {
             Ok(Reply::Ok(stats)) => Ok(stats),
-            Ok(Reply::Failed(detail)) => Err(LabError::Failed { step: "tunnel".into(), detail }),
-            Err(_) => Err(LabError::Failed {
-                step: "tunnel".into(),
-                detail: format!("its process ended or answered nonsense: `{}`", line.trim()),
-            }),
+            Ok(Reply::Failed(detail)) => Err(failed(detail)),
+            Err(_) => Err(failed(format!("its process ended or answered nonsense: `{}`", line.trim()))),
         }
     }
 }

@@ -3,8 +3,7 @@
 //!
 //! Batches reduce system calls, as in kernel WireGuard. The TUN interface delivers TCP in pieces of
 //! up to 64 KiB (segmentation offload), which leave as one UDP call with a segment size (GSO);
-//! received datagrams pass to the TUN interface likewise (GRO). One thread serves both directions:
-//! the second core belongs to the party.
+//! received datagrams pass to the TUN interface likewise (GRO).
 use super::core::{Core, EndConfig, Incoming, Stats};
 use crate::LabError;
 use nix::errno::Errno;
@@ -46,24 +45,38 @@ impl Io {
             .offload(true)
             .build_sync()
             .map_err(|e| match e.kind() {
-                ErrorKind::PermissionDenied => LabError::Unavailable {
-                    what: "a WireGuard tunnel in user space".into(),
-                    reason: format!("the TUN interface was refused: {e}"),
-                    remedy: "run as root, or give CAP_NET_ADMIN".into(),
-                },
+                ErrorKind::PermissionDenied => LabError::unavailable(
+                    "a WireGuard tunnel in user space",
+                    format!("the TUN interface was refused: {e}"),
+                    "run as root, or give CAP_NET_ADMIN",
+                ),
                 _ => LabError::failed("making the tunnel's interface")(e),
             })?;
         device.set_nonblocking(true).map_err(LabError::failed("preparing the tunnel's interface"))?;
         let socket = UdpSocket::bind(config.local).map_err(LabError::failed("opening the tunnel's socket"))?;
         socket.connect(config.remote).map_err(LabError::failed("opening the tunnel's socket"))?;
-        // A few milliseconds without a core must not lose datagrams. If this is refused (no rights
-        // beyond this namespace), the system's limit applies.
+        // A few milliseconds without a core must not lose datagrams. Refused without rights beyond
+        // this namespace; then the system's limit applies.
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }
-        // Without it (before Linux 5.0) datagrams arrive one by one, which only costs time.
+        // Without it (before Linux 5.0) datagrams arrive one by one, which costs time.
         let _ = setsockopt(&socket, UdpGroSegment, &true);
         Ok(Self { device, socket })
+    }
+}
+
+/// Datagrams to send, one after the other.
+struct Batch {
+    bytes: Vec<u8>,
+    lengths: Vec<usize>,
+    /// The sent part: bytes, datagrams.
+    sent: (usize, usize),
+}
+
+impl Batch {
+    fn is_sent(&self) -> bool {
+        self.sent.1 >= self.lengths.len()
     }
 }
 
@@ -75,11 +88,7 @@ pub(super) struct Wire {
     raw: Vec<u8>,
     packets: Vec<Vec<u8>>,
     sizes: Vec<usize>,
-    /// Datagrams to send, one after the other, and their lengths.
-    batch: Vec<u8>,
-    lengths: Vec<usize>,
-    /// Sent part of the batch: bytes, datagrams.
-    unsent: (usize, usize),
+    batch: Batch,
     /// Received datagrams, and one answer.
     received: Vec<u8>,
     answer: Vec<u8>,
@@ -97,9 +106,11 @@ impl Wire {
             raw: vec![0; VIRTIO_NET_HDR_LEN + 65_535],
             packets: (0..IDEAL_BATCH_SIZE).map(|_| Vec::with_capacity(PACKET_ROOM)).collect(),
             sizes: vec![0; IDEAL_BATCH_SIZE],
-            batch: vec![0; IDEAL_BATCH_SIZE * room],
-            lengths: Vec::with_capacity(IDEAL_BATCH_SIZE),
-            unsent: (0, 0),
+            batch: Batch {
+                bytes: vec![0; IDEAL_BATCH_SIZE * room],
+                lengths: Vec::with_capacity(IDEAL_BATCH_SIZE),
+                sent: (0, 0),
+            },
             received: vec![0; 65_536],
             answer: vec![0; room],
             merge: GROTable::default(),
@@ -131,10 +142,12 @@ impl Wire {
     pub(super) fn wait(&mut self, commands: BorrowedFd<'_>, timeout: Duration) -> Result<bool, LabError> {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         // While a batch waits for room in the socket, no more is read from the interface, whose
-        // queue then slows the parties down; datagrams are still received.
-        let waiting = self.unsent.1 < self.lengths.len();
-        let (device, socket) =
-            if waiting { (PollFlags::empty(), PollFlags::IN | PollFlags::OUT) } else { (PollFlags::IN, PollFlags::IN) };
+        // queue then slows the parties down.
+        let (device, socket) = if self.batch.is_sent() {
+            (PollFlags::IN, PollFlags::IN)
+        } else {
+            (PollFlags::empty(), PollFlags::IN | PollFlags::OUT)
+        };
         let mut polled = [
             PollFd::new(&self.io.device, device),
             PollFd::new(&self.io.socket, socket),
@@ -186,25 +199,25 @@ impl Wire {
             other => other?,
         };
         let mut used = 0;
-        self.lengths.clear();
+        self.batch.lengths.clear();
         for (packet, &size) in self.packets.iter().zip(&self.sizes).take(count) {
-            let len = self.core.outgoing(&packet[..size], &mut self.batch[used..]);
+            let len = self.core.outgoing(&packet[..size], &mut self.batch.bytes[used..]);
             if len > 0 {
-                self.lengths.push(len);
+                self.batch.lengths.push(len);
                 used += len;
             }
         }
-        self.unsent = (0, 0);
+        self.batch.sent = (0, 0);
         self.send_batch()
     }
 
     /// Sends the rest of the batch: runs of equal lengths (the last of a run may be shorter) in one
     /// call each. Returns whether all is sent.
     fn send_batch(&mut self) -> io::Result<bool> {
-        while self.unsent.1 < self.lengths.len() {
-            let (offset, next) = self.unsent;
+        while !self.batch.is_sent() {
+            let (offset, next) = self.batch.sent;
             let (end, len) = self.run_from(next);
-            let segment = (end - next > 1).then_some(self.lengths[next]);
+            let segment = (end - next > 1).then_some(self.batch.lengths[next]);
             match self.send_run(offset, len, segment) {
                 Ok(()) => {}
                 Err(Errno::EAGAIN) => return Ok(false),
@@ -215,20 +228,20 @@ impl Wire {
                 }
                 Err(error) => {
                     // TCP inside repeats the lost data.
-                    self.unsent = (0, self.lengths.len());
+                    self.batch.sent = (0, self.batch.lengths.len());
                     return Err(error.into());
                 }
             }
-            self.unsent = (offset + len, end);
+            self.batch.sent = (offset + len, end);
         }
         Ok(true)
     }
 
     /// End of the run that begins with datagram `next`, and its bytes.
     fn run_from(&self, next: usize) -> (usize, usize) {
-        let size = self.lengths[next];
+        let size = self.batch.lengths[next];
         let (mut end, mut len) = (next, 0);
-        for &datagram_len in &self.lengths[next..] {
+        for &datagram_len in &self.batch.lengths[next..] {
             let has_more = end > next;
             if datagram_len > size
                 || len + datagram_len > DATAGRAMS
@@ -246,15 +259,14 @@ impl Wire {
     }
 
     fn send_run(&self, offset: usize, len: usize, segment: Option<usize>) -> Result<(), Errno> {
-        let bytes = [IoSlice::new(&self.batch[offset..offset + len])];
+        let bytes = [IoSlice::new(&self.batch.bytes[offset..offset + len])];
         let segment = segment.and_then(|s| u16::try_from(s).ok());
         let control: Vec<ControlMessage<'_>> = segment.iter().map(ControlMessage::UdpGsoSegments).collect();
         sendmsg::<()>(self.io.socket.as_raw_fd(), &bytes, &control, MsgFlags::MSG_DONTWAIT, None).map(|_| ())
     }
 
     /// Opens the datagrams in the socket and passes them to the interface in one call, which merges
-    /// packets of one connection. If a link delivers datagrams one by one, passing packets on one
-    /// by one would take most of the time.
+    /// packets of one connection.
     fn move_in(&mut self) -> io::Result<bool> {
         let mut opened = 0;
         let mut has_more = true;
@@ -312,7 +324,6 @@ impl Wire {
     }
 }
 
-/// Sends the packets that waited for a handshake.
 fn send_queued(core: &mut Core, socket: &UdpSocket, answer: &mut [u8]) -> io::Result<()> {
     loop {
         match core.queued(answer) {
@@ -323,7 +334,7 @@ fn send_queued(core: &mut Core, socket: &UdpSocket, answer: &mut [u8]) -> io::Re
 }
 
 fn tunnel_error(error: io::Error) -> LabError {
-    LabError::Failed { step: "tunnel".into(), detail: error.to_string() }
+    LabError::failed("tunnel")(error)
 }
 
 /// Ignores errors that packets can cause: an absent peer, a full queue, a packet that one side

@@ -24,8 +24,7 @@ pub enum Role {
 pub struct PaperValue {
     /// Number of the table.
     pub table: u32,
-    /// The device in the paper's words; if the peer matters, both: `AGX1 - RPI`, the measured
-    /// device first.
+    /// The device in the paper's words; if the peer matters, both, the measured one first: `AGX1 - RPI`.
     pub device: String,
     /// The power mode in the paper's words; empty for a device with one only.
     #[serde(default)]
@@ -85,11 +84,12 @@ impl Paper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::tests::assert_refused;
 
     const ENTRY: &str = "table = 3\ndevice = 'Nano'\ntransport = 'tls'\nrole = 'send'\nvalue = 6.0\nunit = 'MB/s'\n";
 
     #[test]
-    fn a_typed_in_table_is_read() {
+    fn reads_tables() {
         let plain = ENTRY.replace("'tls'", "'plain'").replace("6.0", "8.0");
         let text =
             format!("source = 'x'\n[[values]]\n{ENTRY}[[values]]\n{plain}[[values]]\n{plain}power_mode = '5W'\n");
@@ -103,7 +103,7 @@ mod tests {
 
     /// The real tables, if present: `../shared/data/vpn24`.
     #[test]
-    fn the_tables_of_the_paper_are_read_whole() {
+    fn reads_the_tables_of_vpn24() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut folders = root.ancestors().map(|folder| folder.join("shared/data/vpn24/vpn24.toml"));
         let Some(path) = folders.find(|path| path.is_file()) else {
@@ -120,14 +120,17 @@ mod tests {
 
     #[test]
     fn wrong_files_are_refused_by_line_or_key() {
-        let value_text =
-            |entry: &str| Paper::parse("f", &format!("source = 'x'\n[[values]]\n{entry}")).unwrap_err().to_string();
-        assert!(value_text(&ENTRY.replace("6.0", "nan")).contains("values[0].value"));
-        assert!(value_text(&ENTRY.replace("6.0", "-1.0")).contains("values[0].value"));
-        assert!(value_text(&ENTRY.replace("'send'", "'both'")).contains("both"));
-        assert!(value_text(&ENTRY.replace("'tls'", "'ssl'")).contains("ssl"));
-        assert!(value_text(&format!("{ENTRY}colour = 1\n")).contains("colour"));
-        assert!(value_text(&ENTRY.replace("'Nano'", "''")).contains("device"));
+        for (old, new, words) in [
+            ("6.0", "nan", "values[0].value"),
+            ("6.0", "-1.0", "values[0].value"),
+            ("'send'", "'both'", "both"),
+            ("'tls'", "'ssl'", "ssl"),
+            ("unit", "colour = 1\nunit", "colour"),
+            ("'Nano'", "''", "device"),
+        ] {
+            let text = format!("source = 'x'\n[[values]]\n{}", ENTRY.replace(old, new));
+            assert_refused(Paper::parse("f", &text), &[words]);
+        }
         assert!(Paper::load(Path::new("/nowhere/paper.toml")).is_err());
     }
 }

@@ -3,10 +3,10 @@
 //! A block is `number u32 | length u32 (bit 31: the last)` and its data; the data is written
 //! directly from memory. For each [`ACK`] bytes received the receiver sends the total so far (u64).
 //! The sender has at most [`WINDOW`] bytes unconfirmed, so that queues on the way do not hide the
-//! duration of the transfer. With a time limit the sender stops when the sent bytes will fill the
-//! limit at the rate so far (it always sends a first window). After the last block the
+//! duration of the transfer. With a time limit the sender stops when the sent bytes will fill it
+//! at the rate so far (it always sends a first window). After the last block the
 //! receiver sends `received u64 | wrong u64 | first wrong offset u64`.
-use super::{Bulk, Check, Counts, step_error, words};
+use super::{Bulk, Check, Counts, send, step_error, words};
 use crate::LabError;
 use std::time::{Duration, Instant};
 use tacit_net::Transport;
@@ -16,19 +16,17 @@ pub(super) const BLOCK: usize = 64 << 10;
 /// Bytes before a block's data.
 const HEADER: usize = 8;
 const LAST: u32 = 1 << 31;
-/// Number of different blocks in memory, sent cyclically: 1 MiB in all, more than the fastest
-/// caches hold.
+/// Number of different blocks in memory, sent cyclically: more than the fastest caches hold.
 const BLOCKS: usize = 16;
 /// Bytes per confirmation of the receiver.
 const ACK: u64 = 256 << 10;
-/// Most unconfirmed bytes: more than any link here has under way, far less than a run.
+/// Most unconfirmed bytes: more than any link here has under way.
 const WINDOW: u64 = 4 << 20;
 
 /// The data of a transfer, made before it is timed.
 pub(super) struct Data(Vec<Vec<u8>>);
 
 impl Data {
-    /// Makes the data from a seed.
     pub(super) fn new(seed: u64) -> Self {
         let random = super::random(seed, BLOCKS * (BLOCK + HEADER));
         Self(random.chunks_exact(BLOCK + HEADER).map(<[u8]>::to_vec).collect())
@@ -71,8 +69,7 @@ impl Data {
         Ok((sent, 0, number))
     }
 
-    /// Receives until the last block, at most `max` bytes, compares all data and reports to the
-    /// sender.
+    /// Receives until the last block, at most `max` bytes, compares all data and reports the result.
     pub(super) fn receive(&mut self, transport: &mut dyn Transport, step: &str, max: u64) -> Result<Counts, LabError> {
         let (mut check, mut number, mut reported) = (Check::default(), 0u64, 0u64);
         let mut buffer = vec![0u8; BLOCK];
@@ -118,8 +115,7 @@ fn hear(transport: &mut dyn Transport, before: u64, sent_bytes: u64) -> Result<u
 
 fn tell(transport: &mut dyn Transport, words: &[u64]) -> Result<(), LabError> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let result = transport.write_all(&bytes).and_then(|()| transport.flush());
-    result.map_err(step_error("telling the sender what came"))
+    send(transport, &bytes, "telling the sender what came")
 }
 
 /// Reads a block's header: the number of bytes that follow, and whether the block is the last.
@@ -142,7 +138,7 @@ fn header(
 
 fn changed_error(step: &str) -> LabError {
     let detail = "a block's header makes no sense: bytes arrived changed, and this transport does not notice changes";
-    LabError::Failed { step: step.into(), detail: detail.into() }
+    LabError::failed(step)(detail)
 }
 
 #[cfg(test)]
@@ -150,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_limit_looks_ahead_but_not_during_slow_start() {
+    fn time_limit_looks_ahead_after_slow_start() {
         let (second, max) = (Duration::from_secs(1), Duration::MAX);
         // 40 ms of round trip: a confirmation of the first block, and a whole window under way.
         assert_eq!(time_for(WINDOW, ACK, second), second);
