@@ -21,13 +21,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_meter::record::{EnergyFigure, PartySample};
 
 /// Version of the folder's layout.
 pub const VERSION: u32 = 1;
 
 /// `campaign.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Campaign {
     /// [`VERSION`].
     pub version: u32,
@@ -43,11 +44,19 @@ pub struct Campaign {
     pub started_unix_s: u64,
 }
 
+impl Campaign {
+    /// Describes a campaign that starts now.
+    #[must_use]
+    pub fn new(experiment: String, description: String, spec: String, machine: BTreeMap<String, String>) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { version: VERSION, experiment, description, spec, machine, started_unix_s: now.as_secs() }
+    }
+}
+
 /// A line of `runs.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Labels that distinguish this run's cell from the other cells:
-    /// `{"link": "lte", "transport": "tls", "workload": "bulk"}`.
+    /// Labels of this run's cell: `{"link": "lte", "transport": "tls", "workload": "bulk"}`.
     pub cell: Cell,
     /// Repetition within the cell, from 0; warm-up runs are not listed.
     pub repetition: u32,
@@ -67,8 +76,7 @@ pub struct Run {
     /// By party: processor time and peak memory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parties: BTreeMap<String, PartySample>,
-    /// Results reported by the workload: `latency_s`, `goodput_bps`, `sent_bytes`,
-    /// `received_bytes`, `messages`, ...
+    /// Results reported by the workload: `latency_s`, `goodput_bps`, `sent_bytes`, ...
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub results: BTreeMap<String, f64>,
 }
@@ -115,8 +123,7 @@ pub struct IdlePower {
     pub sd_w: f64,
     /// Number of samples.
     pub n: usize,
-    /// Standard uncertainty of the mean, watts; accounts for correlation between neighbouring
-    /// samples.
+    /// Standard uncertainty of the mean, watts; neighbouring samples are correlated.
     pub mean_sd_w: f64,
 }
 
@@ -145,7 +152,7 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
     let text = match read_bounded(&path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             let detail = format!("holds no campaign ({CAMPAIGN} is missing); `tacit lab run` makes one");
-            return Err(LabError::Spec { what: dir.display().to_string(), detail });
+            return Err(LabError::spec(dir.display().to_string(), detail));
         }
         read => read.map_err(LabError::io(&path))?,
     };
@@ -165,8 +172,7 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
     Ok(Loaded { campaign, runs: load_runs(&path)? })
 }
 
-/// The lines of `runs.jsonl`; for each cell and repetition the last one, in the order of these last
-/// lines.
+/// For each cell and repetition the last line of `runs.jsonl`, in the order of these lines.
 fn load_runs(path: &Path) -> Result<Vec<Run>, LabError> {
     let text = read_bounded(path).map_err(LabError::io(path))?;
     let mut runs: BTreeMap<(Cell, u32), (usize, Run)> = BTreeMap::new();
@@ -182,7 +188,6 @@ fn load_runs(path: &Path) -> Result<Vec<Run>, LabError> {
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// The bytes of a file, up to a limit.
 fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = vec![];
     File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut text)?;
@@ -211,8 +216,7 @@ pub fn open(path: &Path) -> std::io::Result<File> {
     own_file().read(true).open(path)
 }
 
-/// Creates a file of a campaign anew. Removes an existing file and does not write to it: it may be
-/// a link.
+/// Creates a file of a campaign anew. Never writes to an existing file, which may be a link.
 ///
 /// # Errors
 /// The system's error.
@@ -239,7 +243,6 @@ fn own_file() -> OpenOptions {
     options
 }
 
-/// The text up to and including the last line feed.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
     &text[..end]
@@ -255,8 +258,7 @@ pub struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that another thread is just starting also has it
-        // open. Cannot fail.
+        // Closing is not enough: a child that another thread is just starting has the file open too.
         _ = self.lock.unlock();
     }
 }
@@ -274,10 +276,9 @@ impl Folder {
         }
         let path = dir.join(".lock");
         let lock = own_file().create(true).truncate(false).write(true).open(&path).map_err(LabError::io(&path))?;
-        lock.try_lock().map_err(|_| LabError::Unavailable {
-            what: format!("running in {}", dir.display()),
-            reason: "another process runs a campaign there".into(),
-            remedy: "wait for it, or choose another folder".into(),
+        lock.try_lock().map_err(|_| {
+            let (reason, remedy) = ("another process runs a campaign there", "wait for it, or choose another folder");
+            LabError::unavailable(format!("running in {}", dir.display()), reason, remedy)
         })?;
         let path = dir.join(RUNS);
         let runs = own_file().create(true).append(true).read(true).open(&path).map_err(LabError::io(&path))?;
@@ -345,8 +346,7 @@ fn append(file: &mut File, path: &Path, line: &impl Serialize) -> Result<(), Lab
     let before = file.metadata().map_err(LabError::io(path))?.len();
     let result = file.write_all(&text).and_then(|()| file.sync_data());
     result.map_err(|e| {
-        // A partial line is no run; if it cannot be removed now, the next opening of the folder
-        // removes it.
+        // The next opening of the folder removes a partial line that cannot be removed now.
         let _ = file.set_len(before);
         LabError::io(path)(e)
     })
@@ -355,6 +355,7 @@ fn append(file: &mut File, path: &Path, line: &impl Serialize) -> Result<(), Lab
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::error::tests::assert_refused;
 
     fn run(link: &str, repetition: u32) -> Run {
         Run {
@@ -368,14 +369,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn campaign() -> Campaign {
-        Campaign {
-            version: VERSION,
-            experiment: "test".into(),
-            description: String::new(),
-            spec: String::new(),
-            machine: BTreeMap::new(),
-            started_unix_s: 1,
-        }
+        Campaign { version: VERSION, experiment: "test".into(), started_unix_s: 1, ..Campaign::default() }
     }
 
     #[test]
@@ -393,7 +387,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_torn_line_is_skipped_and_removed_when_the_campaign_goes_on() {
+    fn truncated_line_is_skipped_and_removed_on_resume() {
         let dir = tempfile::tempdir().unwrap();
         let mut folder = Folder::open(dir.path()).unwrap();
         folder.begin(&campaign()).unwrap();
@@ -406,21 +400,19 @@ pub(crate) mod tests {
         assert_eq!(load(dir.path()).unwrap().runs, [run("lan", 0), run("lan", 1)]);
         // A crash leaves a broken line only at the end.
         fs::write(&runs, "{\"cell\n{}\n").unwrap();
-        let error = load(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("runs.jsonl, line 1"), "{error}");
+        assert_refused(load(dir.path()), &["runs.jsonl, line 1"]);
     }
 
     #[test]
-    fn a_full_disk_is_an_error_that_names_the_file() {
+    fn full_disk_error_names_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let error = append(&mut full, &dir.path().join(RUNS), &run("lan", 0)).unwrap_err().to_string();
-        assert!(error.contains("runs.jsonl"), "{error}");
-        assert!(error.contains("No space left"), "{error}");
+        let appended = append(&mut full, &dir.path().join(RUNS), &run("lan", 0));
+        assert_refused(appended, &["runs.jsonl", "No space left"]);
     }
 
     #[test]
-    fn a_link_in_a_folder_from_elsewhere_is_not_followed() {
+    fn links_in_the_folder_are_not_followed() {
         use std::os::unix::fs::symlink;
         let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let victim = outside.path().join("victim");
@@ -444,30 +436,25 @@ pub(crate) mod tests {
         drop(folder);
         fs::remove_dir_all(dir.path().join("logs")).unwrap();
         symlink(outside.path(), dir.path().join("logs")).unwrap();
-        let error = Folder::open(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("logs: is a link"), "{error}");
+        assert_refused(Folder::open(dir.path()), &["logs: is a link"]);
     }
 
     #[test]
-    fn one_process_at_a_time() {
+    fn refuses_a_second_process() {
         let dir = tempfile::tempdir().unwrap();
         let first = Folder::open(dir.path()).unwrap();
-        let error = Folder::open(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("another process"), "{error}");
+        assert_refused(Folder::open(dir.path()), &["another process"]);
         drop(first);
         Folder::open(dir.path()).unwrap();
     }
 
     #[test]
-    fn what_is_no_campaign_is_said() {
+    fn refuses_a_folder_without_campaign() {
         let dir = tempfile::tempdir().unwrap();
-        let error = load(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("holds no campaign"), "{error}");
-        let path = dir.path().join(CAMPAIGN);
-        fs::write(&path, "{\"version\": 9, \"new\": true}").unwrap();
-        let error = load(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("layout version 9"), "{error}");
-        fs::write(&path, "[]").unwrap();
-        assert!(load(dir.path()).is_err());
+        assert_refused(load(dir.path()), &["holds no campaign"]);
+        for (text, words) in [("{\"version\": 9, \"new\": true}", "layout version 9"), ("[]", "not a campaign")] {
+            fs::write(dir.path().join(CAMPAIGN), text).unwrap();
+            assert_refused(load(dir.path()), &[words]);
+        }
     }
 }

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_in_words() {
+    fn describes_cells_without_control_characters() {
         let cell: Cell =
             [("workload", "bulk"), ("link", "lan"), ("role", "send")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         assert_eq!(describe(&cell), "lan, bulk, role send");

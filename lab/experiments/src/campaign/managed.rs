@@ -9,8 +9,7 @@ use tacit_store::{FolderKind, ManagedFolder};
 /// A folder of measurements.
 const MANAGED: FolderKind = FolderKind::public("lab", "measurements");
 
-/// Opens or creates a folder for measurements and marks it: files in it are removed and replaced by
-/// name. Refuses a folder of anything else without touching its content.
+/// Opens or creates a folder for measurements and marks it; refuses a folder with other content.
 ///
 /// # Errors
 /// [`LabError::Keys`] for a folder with other content, a link, or a folder that cannot be created.
@@ -21,7 +20,6 @@ pub fn managed_folder(dir: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Returns whether JSON file `name` of the folder has the key.
 fn is_described(dir: &Path, name: &str, key: &str) -> bool {
     let text = open(&dir.join(name)).and_then(|file| {
         let mut text = vec![];
@@ -31,16 +29,15 @@ fn is_described(dir: &Path, name: &str, key: &str) -> bool {
     value.is_some_and(|value| value.get(key).is_some())
 }
 
-/// Creates a marked folder inside one of measurements. Marks a folder of an earlier version as it
-/// is: its place identifies its files. Refuses a link: a campaign from elsewhere must not lead this
-/// program, perhaps run by root, outside.
+/// Creates a marked folder inside one of measurements, or marks one of an earlier version. Refuses a
+/// link: a campaign from elsewhere must not lead this program, perhaps run by root, outside.
 ///
 /// # Errors
 /// As [`managed_folder`].
 pub fn own_folder(path: &Path) -> Result<(), LabError> {
     if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) {
-        let detail = "is a link, and a campaign writes into its own folder only; remove it".into();
-        return Err(LabError::Spec { what: path.display().to_string(), detail });
+        let detail = "is a link, and a campaign writes into its own folder only; remove it";
+        return Err(LabError::spec(path.display().to_string(), detail));
     }
     let is_inside = path.parent().is_some_and(|parent| is_marked(parent, MANAGED).unwrap_or(false));
     ManagedFolder::open_or_mark(path, MANAGED, |entry| {
@@ -53,6 +50,7 @@ pub fn own_folder(path: &Path) -> Result<(), LabError> {
 mod tests {
     use super::super::{CAMPAIGN, Folder, VERSION, tests::campaign};
     use super::own_folder;
+    use crate::error::tests::assert_refused;
     use std::fs;
 
     #[test]
@@ -64,16 +62,15 @@ mod tests {
         Folder::open(&ours).unwrap();
         fs::create_dir(&theirs).unwrap();
         fs::write(theirs.join("runs.jsonl"), "my own runs, without a line feed").unwrap();
-        let error = Folder::open(&theirs).unwrap_err().to_string();
-        assert!(error.contains("runs.jsonl"), "{error}");
-        assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "nothing was made there");
+        assert_refused(Folder::open(&theirs), &["runs.jsonl"]);
+        assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1);
         // A folder of version 0.1: without a mark.
         fs::write(theirs.join(CAMPAIGN), format!("{{\"version\": {VERSION}}}")).unwrap();
         Folder::open(&theirs).unwrap();
     }
 
     #[test]
-    fn what_is_inside_is_marked_too() {
+    fn inner_folders_are_marked() {
         let dir = tempfile::tempdir().unwrap();
         let (campaign, loose) = (dir.path().join("campaign"), dir.path().join("loose"));
         Folder::open(&campaign).unwrap();
@@ -88,8 +85,7 @@ mod tests {
         assert!(inputs.join(tacit_store::managed::MARK).exists());
         fs::create_dir(&loose).unwrap();
         fs::write(loose.join("taxes.ods"), "mine").unwrap();
-        let error = own_folder(&loose).unwrap_err().to_string();
-        assert!(error.contains("taxes.ods"), "{error}");
-        assert_eq!(fs::read_dir(&loose).unwrap().count(), 1, "nothing was made there");
+        assert_refused(own_folder(&loose), &["taxes.ods"]);
+        assert_eq!(fs::read_dir(&loose).unwrap().count(), 1);
     }
 }

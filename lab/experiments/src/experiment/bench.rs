@@ -31,7 +31,6 @@ const START: Duration = Duration::from_secs(60);
 /// Time for a server to print its results after the client's end.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Why a run was cut short.
 enum Broken {
     /// Affects this run only.
     Run(String),
@@ -49,7 +48,6 @@ impl From<LabError> for Broken {
     }
 }
 
-/// Resources that all runs share.
 pub(super) struct Bench<'a> {
     pub experiment: &'a Experiment,
     /// The campaign's folder, absolute.
@@ -71,7 +69,6 @@ struct Site {
 }
 
 impl Site {
-    /// Processor seconds of the link's emulator.
     fn emulator_s(&self) -> f64 {
         match &self.place {
             Place::Host => 0.0,
@@ -80,7 +77,6 @@ impl Site {
     }
 }
 
-/// The environment of a measured run.
 struct Setting<'a> {
     job: &'a Job,
     stem: String,
@@ -91,11 +87,7 @@ struct Setting<'a> {
 }
 
 impl Bench<'_> {
-    /// Performs one run; `None` if the user asked to stop.
-    ///
-    /// # Errors
-    /// Errors that would affect every other run too. An error of this run only is its
-    /// [`Run::failure`].
+    /// Performs one run; `None` if the user asked to stop. An error of this run only is its [`Run::failure`].
     pub(super) fn conduct(&mut self, job: &Job) -> Result<Option<Run>, LabError> {
         let stem = plan::file_stem(self.experiment, job);
         let mut run =
@@ -120,7 +112,6 @@ impl Bench<'_> {
         self.measure(&setting, run)
     }
 
-    /// Sets up the link, measures it, sets up the tunnel.
     fn site(&self, job: &Job) -> Result<(Site, Option<LinkFigures>), Broken> {
         let link = &self.experiment.links()[job.cell.link];
         let Some(spec) = &link.spec else {
@@ -132,15 +123,8 @@ impl Bench<'_> {
         let effort = self.experiment.spec().measure_s;
         let figures = (effort > 0.0).then(|| link_up.measure(Duration::from_secs_f64(effort))).transpose()?;
         let transport = self.experiment.transports()[job.cell.transport];
-        let tunnel = if transport.tunnelled() {
-            let options = tunnel::Options {
-                host: tunnel::Host::Processes(self.program.into(), vec!["lab".into(), "tunnel-process".into()]),
-                ..tunnel::Options::new(tunnel::Choice::Auto)?
-            };
-            Some(Tunnel::up(&link_up, &options)?)
-        } else {
-            None
-        };
+        let options = tunnel::Options::for_program(self.program);
+        let tunnel = transport.tunnelled().then(|| Tunnel::up(&link_up, &options)).transpose()?;
         let [client, server] = [Side::Client, Side::Server]
             .map(|side| tunnel.as_ref().map_or_else(|| link_up.address(side), |t| t.address(side)));
         let place = Place::Link(Box::new(link_up));
@@ -206,31 +190,20 @@ impl Bench<'_> {
         Program::start(&setting.site.place, &start)
     }
 
-    /// Starts the dealer, if the workload has one, and waits until it is ready.
-    fn start_dealer(&self, setting: &Setting<'_>, socket: &Path) -> Result<Option<Program>, Broken> {
-        let Some(command) = &setting.workload.dealer else { return Ok(None) };
-        self.start_ready(setting, DEALER, command, Some("listening"), socket).map(Some)
-    }
-
-    /// Starts the server, if the workload has one, and waits until it is ready.
-    fn start_server(&self, setting: &Setting<'_>, socket: &Path) -> Result<Option<Program>, Broken> {
-        let Some(command) = &setting.workload.server else { return Ok(None) };
-        self.start_ready(setting, name(Side::Server), command, setting.workload.ready.as_deref(), socket).map(Some)
-    }
-
-    /// Starts a program on the server's side and waits until it is ready.
+    /// Starts a program, if there is a command, on the server's side and waits until it is ready.
     fn start_ready(
         &self,
         setting: &Setting<'_>,
         party: &'static str,
-        command: &CommandLine,
+        command: Option<&CommandLine>,
         ready: Option<&str>,
         socket: &Path,
-    ) -> Result<Program, Broken> {
+    ) -> Result<Option<Program>, Broken> {
+        let Some(command) = command else { return Ok(None) };
         let mut program = self.start(setting, party, Side::Server, command, socket)?;
         let patience = START.min(Duration::from_secs_f64(self.experiment.spec().timeout_s));
         match wait_ready(&mut program, ready, setting.site.port, patience, self.stop)? {
-            Waited::Done => Ok(program),
+            Waited::Done => Ok(Some(program)),
             Waited::Stopped => Err(Broken::Stopped),
             Waited::TimedOut => {
                 let action =
@@ -249,11 +222,11 @@ impl Bench<'_> {
     /// Runs the programs with the sampler beside them.
     fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), Broken> {
         let socket = setting.scratch.path().join("marks");
-        // Bound before the server starts, since it may connect at once; its marks wait until the
-        // sampler runs.
+        // Bound before the server starts, since it may connect at once.
         let door = UnixListener::bind(&socket).map_err(LabError::io(&socket))?;
-        let dealer = self.start_dealer(setting, &socket)?;
-        let mut server = self.start_server(setting, &socket)?;
+        let Workload { server, dealer, ready, .. } = setting.workload;
+        let dealer = self.start_ready(setting, DEALER, dealer.as_ref(), Some("listening"), &socket)?;
+        let mut server = self.start_ready(setting, name(Side::Server), server.as_ref(), ready.as_deref(), &socket)?;
         let record = format!("records/{}.jsonl", setting.stem);
         let mut labels = run.cell.clone();
         labels.insert("repetition".into(), setting.job.repetition.to_string());
@@ -271,7 +244,7 @@ impl Bench<'_> {
         if let Some(dealer) = &dealer {
             sampler.add_process(DEALER, dealer.pid(), Since::Now);
         }
-        // Ensures at least one sample of a server that ends before the next regular sample.
+        // At least one sample of a server that ends before the next regular one.
         sampler.sample_now();
         sampler.mark("runner", "run", Edge::Begin, BTreeMap::new());
         let started = self.start(setting, name(Side::Client), Side::Client, &setting.workload.client, &socket);
@@ -302,7 +275,6 @@ impl Bench<'_> {
         outcome
     }
 
-    /// The exit states of the programs, and their results.
     fn judge(
         &self,
         client: &mut Program,
@@ -348,8 +320,7 @@ impl Bench<'_> {
         run: &mut Run,
     ) -> Result<(), Broken> {
         let results = &stopped.summary.results;
-        // On loopback the sampler cannot separate the parties' bytes, so the client's count serves
-        // for both.
+        // On loopback the sampler cannot separate the parties' bytes: the client's count serves for both.
         let counted_bytes = ["sent_bytes", "received_bytes"].iter().filter_map(|k| results.get(*k)).sum::<f64>();
         let bytes = match setting.site.place {
             Place::Host => ["client", "server"].map(|p| (p.to_owned(), counted_bytes)).into(),
@@ -371,9 +342,6 @@ impl Bench<'_> {
     }
 
     /// Measures the host at rest; `None` if the user asked to stop.
-    ///
-    /// # Errors
-    /// If the record cannot be written.
     pub(super) fn idle(&mut self, when: &str, number: usize) -> Result<Option<Idle>, LabError> {
         let length = Duration::from_secs_f64(self.experiment.spec().idle_s);
         let record = format!("records/idle-{number:02}-{when}.jsonl");
@@ -394,7 +362,6 @@ impl Bench<'_> {
     }
 }
 
-/// Finds a free port for a run.
 fn free_port() -> Result<u16, Broken> {
     port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")))
 }
@@ -413,10 +380,9 @@ fn dealer_values(site: &Site, folder: &Path) -> Result<BTreeMap<String, String>,
         .into())
 }
 
-/// Completes the programs' results with figures of the runner, and adds them to the summary.
+/// Adds the programs' results, with figures of the runner, to the summary.
 fn keep(mut results: BTreeMap<String, f64>, took: Duration, stopped: &mut Stopped) {
-    // Latency as defined by [PM24]: of the whole computation, including connection and keys if the
-    // program does not report its own.
+    // Latency as defined by [PM24]: of the whole computation, with connection and keys.
     let total_s = results.get("seconds").copied().unwrap_or(took.as_secs_f64());
     results.entry("latency_s".into()).or_insert(total_s);
     for (party, bytes) in &stopped.party_bytes {

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_right_and_take_a_sensible_time() {
+    fn built_in_experiments_are_valid_and_take_minutes() {
         for built_in in BUILT_IN {
             let experiment = built_in.experiment().unwrap();
             assert_eq!(experiment.spec().name, built_in.name);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sweep_is_the_papers() {
+    fn sweeps_have_the_links_of_pm24() {
         for name in ["pm24-bandwidth", "pm24-inference"] {
             let experiment = BuiltIn::find(name).unwrap().experiment().unwrap();
             let rates: Vec<u64> = experiment
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_versions_are_quick() {
+    fn quick_variants_take_less_than_five_minutes() {
         for built_in in BUILT_IN {
             let mut spec = built_in.spec().unwrap();
             spec.make_quick();

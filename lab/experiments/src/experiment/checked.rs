@@ -72,16 +72,10 @@ impl Experiment {
         check_name("name", &spec.name)?;
         check_numbers(&spec)?;
         check_values(&spec)?;
-        let links = spec.links.iter().enumerate().map(|(i, l)| read_link(i, l)).collect::<Result<Vec<_>, _>>()?;
-        let transports =
-            spec.transports.iter().enumerate().map(|(i, t)| read_transport(i, t)).collect::<Result<Vec<_>, _>>()?;
-        let paces = spec.paces.iter().enumerate().map(|(i, p)| read_pace(i, p)).collect::<Result<Vec<_>, _>>()?;
-        let workloads = spec
-            .workloads
-            .iter()
-            .enumerate()
-            .map(|(i, w)| read_workload(&format!("workloads[{i}]"), w, &spec))
-            .collect::<Result<Vec<_>, _>>()?;
+        let links = read_each("links", &spec.links, read_link)?;
+        let transports = read_each("transports", &spec.transports, |key, text| read_transport(key, text))?;
+        let paces = read_each("paces", &spec.paces, |key, text| read_pace(key, text))?;
+        let workloads = read_each("workloads", &spec.workloads, |key, text| read_workload(key, text, &spec))?;
         unique("links", links.iter().map(|l| l.name.clone()))?;
         unique("transports", transports.iter().map(|t: &TransportKind| t.to_string()))?;
         unique("paces", paces.iter().map(|p: &Option<Rate>| p.map_or("none".into(), |p| p.to_string())))?;
@@ -219,7 +213,7 @@ fn check_values(spec: &ExperimentSpec) -> Result<(), LabError> {
         if name.is_empty() || !name.bytes().all(is_name_byte) {
             return Err(wrong(&key, "a placeholder's name has lower-case letters, digits and underscores"));
         }
-        if super::command::PLACEHOLDERS.iter().any(|(placeholder, _)| placeholder == name) {
+        if super::command::PLACEHOLDERS.contains(&name.as_str()) {
             return Err(wrong(&key, &format!("{{{name}}} has a meaning already; choose another name")));
         }
         if let Some(unknown) = names(value).into_iter().find(|n| *n != "campaign") {
@@ -262,8 +256,16 @@ fn unique(key: &str, names: impl Iterator<Item = String>) -> Result<(), LabError
     Ok(())
 }
 
-fn read_link(index: usize, text: &LinkText) -> Result<Link, LabError> {
-    let key = format!("links[{index}]");
+/// Parses the entries of the list `name`; `read` gets the key and the text of each.
+fn read_each<T, U>(
+    name: &str,
+    entries: &[T],
+    read: impl Fn(&str, &T) -> Result<U, LabError>,
+) -> Result<Vec<U>, LabError> {
+    entries.iter().enumerate().map(|(i, entry)| read(&format!("{name}[{i}]"), entry)).collect()
+}
+
+fn read_link(key: &str, text: &LinkText) -> Result<Link, LabError> {
     match text {
         LinkText::Name(name) if name == "none" => Ok(Link { name: "none".into(), spec: None }),
         LinkText::Name(name) => match LinkSpec::preset(name) {
@@ -275,26 +277,24 @@ fn read_link(index: usize, text: &LinkText) -> Result<Link, LabError> {
                      \"40ms\" }}",
                     presets.join(", ")
                 );
-                Err(wrong(&key, &detail))
+                Err(wrong(key, &detail))
             }
         },
         LinkText::Table(table) => {
-            let spec = LinkSpec::parse(table).map_err(|e| prefix_key(&key, &e.into()))?;
+            let spec = LinkSpec::parse(table).map_err(|e| prefix_key(key, &e.into()))?;
             Ok(Link { name: spec.name().to_owned(), spec: Some(spec) })
         }
     }
 }
 
-/// Parses a transport of the experiment.
-fn read_transport(index: usize, text: &str) -> Result<TransportKind, LabError> {
-    text.parse().map_err(|e| prefix_key(&format!("transports[{index}]"), &e))
+fn read_transport(key: &str, text: &str) -> Result<TransportKind, LabError> {
+    text.parse().map_err(|e| prefix_key(key, &e))
 }
 
-/// Parses a pace of the experiment.
-fn read_pace(index: usize, text: &str) -> Result<Option<Rate>, LabError> {
+fn read_pace(key: &str, text: &str) -> Result<Option<Rate>, LabError> {
     match text {
         "none" => Ok(None),
-        rate => rate.parse().map(Some).map_err(|e| wrong(&format!("paces[{index}]"), &format!("{e}; or none"))),
+        rate => rate.parse().map(Some).map_err(|e| wrong(key, &format!("{e}; or none"))),
     }
 }
 
@@ -352,4 +352,4 @@ fn read_workload(key: &str, text: &WorkloadSpec, spec: &ExperimentSpec) -> Resul
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,23 +2,20 @@
 use crate::LabError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Placeholders that every run fills in, with their meanings.
-pub const PLACEHOLDERS: &[(&str, &str)] = &[
-    ("server", "the server's address, as the client reaches it"),
-    ("client", "the client's address"),
-    ("port", "a free port at the server"),
-    (
-        "transport",
-        "plain, tls, wireguard or tls+wireguard; programs that take it set up TLS themselves, the tunnel is already there",
-    ),
-    ("keys", "folder with keys made for this run: ca.pem, server.pem, server.key, client.pem, client.key"),
-    ("dealer", "the dealer's address and port, where the workload has one; its keys are in {keys}"),
-    ("dealer_pin", "the fingerprint of the dealer's key"),
-    ("pace", "a word of its own: `--pace RATE`, nothing in cells without a pace"),
-    ("pace_bps", "the pace in bit/s, 0 in cells without one"),
-    ("seconds", "`seconds` of the experiment"),
-    ("dir", "an empty folder of this run, removed after it"),
-    ("campaign", "the campaign's folder"),
+/// Placeholders that every run fills in; docs/lab.md has their meanings.
+pub(super) const PLACEHOLDERS: [&str; 12] = [
+    "server",
+    "client",
+    "port",
+    "transport",
+    "keys",
+    "dealer",
+    "dealer_pin",
+    "pace",
+    "pace_bps",
+    "seconds",
+    "dir",
+    "campaign",
 ];
 
 /// A command line, split into words like a shell (quotes, backslashes; no other shell syntax), with
@@ -41,9 +38,8 @@ impl CommandLine {
         }
         for word in &words {
             for name in names(word) {
-                if !PLACEHOLDERS.iter().any(|(placeholder, _)| *placeholder == name) && !values.contains_key(name) {
-                    let names: Vec<&str> =
-                        PLACEHOLDERS.iter().map(|(k, _)| *k).chain(values.keys().map(String::as_str)).collect();
+                if !PLACEHOLDERS.contains(&name) && !values.contains_key(name) {
+                    let names: Vec<&str> = PLACEHOLDERS.into_iter().chain(values.keys().map(String::as_str)).collect();
                     let detail =
                         format!("unknown placeholder {{{name}}}; there are {}, and {{{{ for a brace", names.join(", "));
                     return Err(LabError::spec(subject, detail));
@@ -131,8 +127,7 @@ impl Piece<'_> {
     }
 }
 
-/// The first placeholder or double brace, and the text before it. Other braces (JSON, shell) are
-/// literal.
+/// The first placeholder or double brace, and the text before it. Other braces are literal.
 fn next(text: &str) -> Option<(&str, Piece<'_>)> {
     let mut offset = 0;
     while let Some(brace) = text[offset..].find('{').map(|i| i + offset) {
@@ -149,7 +144,6 @@ fn next(text: &str) -> Option<(&str, Piece<'_>)> {
     None
 }
 
-/// Whether a placeholder's name may have this byte.
 pub(super) fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
 }
@@ -180,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_commands_are_named() {
         for (text, message) in [
             ("", "client: no command"),
             ("  ", "no command"),
@@ -191,11 +185,11 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(message), "{text}: {error}");
         }
-        assert!(parse("run {sever}").unwrap_err().contains("model"), "the experiment's own are listed as well");
+        assert!(parse("run {sever}").unwrap_err().contains("model"));
     }
 
     #[test]
-    fn braces_without_a_name_stay() {
+    fn braces_without_a_name_are_literal() {
         for text in ["{", "}", "{}", "{ }", "{A}", "a{b", "é{ü}"] {
             assert_eq!(fill(text, &BTreeMap::new()), text);
             assert!(names(text).is_empty());

@@ -64,7 +64,6 @@ impl Meter {
         Ok(Self { sources, primary, coefficients, baselines: BTreeMap::new(), interval, machine })
     }
 
-    /// Describes the origin of the joules.
     pub(super) fn describe(&self) -> String {
         let names: Vec<&str> = self.sources.iter().map(|s| s.info().name.as_str()).collect();
         match (&self.primary, &self.coefficients) {
@@ -97,29 +96,26 @@ impl Meter {
         Ok(Sampler::start(config)?)
     }
 
-    /// Takes the sources out of a sampler that has stopped.
     pub(super) fn take_back(&mut self, stopped: &mut Stopped) {
         self.sources = std::mem::take(&mut stopped.sources);
     }
 
-    /// Interval for an idle baseline of this length: the usual one, shortened to give at least ten
-    /// samples.
+    /// Interval for an idle baseline of this length: the usual one, shortened for at least ten samples.
     pub(super) fn idle_interval(&self, length: Duration) -> Duration {
         self.interval.min(length / 10).max(Duration::from_millis(1))
     }
 
-    /// Sets the baselines from an idle record; sources without enough samples retain their former
-    /// ones.
+    /// Sets the baselines from an idle record; sources with too few samples retain theirs.
     pub(super) fn set_baselines(&mut self, stopped: &Stopped) -> BTreeMap<String, Baseline> {
         let new = stopped.baselines();
         self.baselines.extend(new.iter().map(|(k, v)| (k.clone(), *v)));
         new
     }
 
-    /// Adds the energy of the record and of each party to its summary. With a sensor, divides the
-    /// host's energy among the parties; without one, computes it for each party as if on its own
-    /// device. `bytes`: network bytes by party, if the sampler saw none. `others_s`: processor
-    /// seconds outside the parties.
+    /// Adds the energy of the record and of each party to its summary. A sensor's energy is divided
+    /// among the parties; without a sensor, each party's is modelled as if on its own device.
+    /// `bytes`: network bytes by party, if the sampler saw none. `others_s`: processor seconds
+    /// outside the parties.
     pub(super) fn settle(
         &self,
         stopped: &mut Stopped,

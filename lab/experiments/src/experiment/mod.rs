@@ -17,7 +17,7 @@ mod spec;
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use checked::{Experiment, Link, Workload};
-pub use command::{CommandLine, PLACEHOLDERS};
+pub use command::CommandLine;
 pub use runner::{Event, Outcome, Settings, run};
 pub use scratch::Scratch;
 pub use spec::{ExperimentSpec, Fewer, LinkText, WorkloadSpec};

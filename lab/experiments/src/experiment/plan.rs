@@ -67,12 +67,11 @@ pub fn file_stem(experiment: &Experiment, job: &Job) -> String {
     format!("c{number:03}-{kind}{:02}", job.repetition)
 }
 
-/// The jobs that are left, in order, given the existing runs; failed ones are repeated.
+/// The jobs that are left, in order; failed ones are repeated.
 ///
 /// Repetition by repetition, all cells. With `randomise` the seed gives each repetition its own
-/// order of cells (a randomised block design: slow drift of the machine affects all cells alike).
-/// The order of the rest does not depend on where the campaign was interrupted, but may depend on
-/// the version of `fastrand`. A cell's warm-up runs directly precede its first run of this session.
+/// The order does not depend on where the campaign was interrupted, but may depend on the version
+/// of `fastrand`. A cell's warm-up runs directly precede its first run of this session.
 #[must_use]
 pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
     let spec = experiment.spec();
@@ -135,8 +134,7 @@ pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
     length(experiment, cell) + Duration::from_secs_f64(around)
 }
 
-/// Estimates the remaining time from the actual durations of runs, once a run of the cell's kind is
-/// done.
+/// Estimates the remaining time; measured durations of a cell's runs replace its estimate.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     /// By (link, transport, workload, pace): total seconds and number.

@@ -4,17 +4,14 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 
 /// Above the ports of most services, and below the ephemeral ports of Linux (from 32768 on).
-const UNASKED: Range<u16> = 10_000..32_768;
+const FIXED_PORTS: Range<u16> = 10_000..32_768;
 
-/// A free port at 127.0.0.1. Chosen at random, so that parallel campaigns hardly ever collide. If
+/// A free port of 127.0.0.1, chosen at random, so that parallel campaigns hardly ever collide. If
 /// all tried ports are taken, the system chooses one, and may give it to another program before the
 /// server starts.
-///
-/// # Errors
-/// If there is no free port.
 pub(super) fn find() -> io::Result<u16> {
     for _ in 0..1000 {
-        let port = fastrand::u16(UNASKED);
+        let port = fastrand::u16(FIXED_PORTS);
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return Ok(port);
         }
@@ -27,9 +24,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_free_and_not_one_that_is_handed_out_unasked() {
+    fn finds_free_port_below_ephemeral_ones() {
         let port = find().unwrap();
-        assert!(UNASKED.contains(&port));
+        assert!(FIXED_PORTS.contains(&port));
         // A child that another test is just starting holds the listener until its `exec`.
         let bound = (0..500).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));

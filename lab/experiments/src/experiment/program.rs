@@ -2,7 +2,7 @@
 use super::scratch::Scratch;
 use crate::LabError;
 use crate::campaign;
-use crate::link::{Link, Side};
+use crate::link::{Link, Side, is_listening};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use serde_json::{Map, Value};
 use tacit_measure::usage::wait_until_ended;
 use tacit_meter::sampler::Handle;
 use tacit_meter::wait::wait_sampled;
@@ -28,7 +29,6 @@ const TAIL: u64 = 256 << 10;
 /// Most figures of one program.
 const MAX_RESULTS: usize = 512;
 
-/// Where programs run.
 pub(super) enum Place {
     /// On this host, over loopback.
     Host,
@@ -47,15 +47,11 @@ pub(super) struct Program {
     reaped: Option<ExitStatus>,
 }
 
-/// Parameters of a start.
 pub(super) struct Start<'a> {
-    /// The party.
     pub party: &'static str,
-    /// The side.
     pub side: Side,
     /// Program and arguments.
     pub words: &'a [String],
-    /// Environment.
     pub environment: &'a BTreeMap<String, String>,
     /// Its working folder.
     pub dir: &'a Path,
@@ -66,7 +62,6 @@ pub(super) struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Returns the path of an output.
     fn output(&self, kind: &str) -> PathBuf {
         let mut path = self.log.as_os_str().to_owned();
         path.push(format!(".{}.{kind}", self.party));
@@ -74,12 +69,10 @@ impl Start<'_> {
     }
 }
 
-/// Creates an output file.
 fn new_file(path: &Path) -> Result<File, LabError> {
     campaign::create(path).map_err(LabError::io(path))
 }
 
-/// `client` or `server`.
 pub(super) fn name(side: Side) -> &'static str {
     match side {
         Side::Client => "client",
@@ -88,8 +81,7 @@ pub(super) fn name(side: Side) -> &'static str {
 }
 
 impl Program {
-    /// Starts a program in its own process group, so that a Ctrl-C at the terminal reaches only
-    /// this process.
+    /// Starts a program in its own process group: Ctrl-C at the terminal does not reach it.
     pub(super) fn start(place: &Place, start: &Start<'_>) -> Result<Self, LabError> {
         let party = start.party;
         let (stdout, stderr) = (start.output("out"), start.output("err"));
@@ -103,8 +95,7 @@ impl Program {
         };
         let (end_sender, end_receiver) = channel();
         let pid = child.id();
-        // A thread that blocks in the kernel: no polling beside the measured programs, and kernels
-        // before 5.3 lack pidfds.
+        // Blocks in the kernel: no polling beside the measured programs; pidfds need kernel 5.3.
         let watcher = std::thread::Builder::new().name("tacit-watch".into()).spawn(move || {
             if wait_until_ended(pid).is_ok() {
                 _ = end_sender.send(());
@@ -118,8 +109,7 @@ impl Program {
         self.child.id()
     }
 
-    /// Waits at most `time` for the end; true if the program has ended. Does not reap it, so that
-    /// its processor time stays readable.
+    /// Waits at most `time` for the end, without reaping: the processor time stays readable.
     pub(super) fn ended_within(&mut self, time: Duration) -> bool {
         // A failed watcher counts as the end: then only reaping can tell.
         self.is_over = self.is_over || !matches!(self.end_receiver.recv_timeout(time), Err(RecvTimeoutError::Timeout));
@@ -162,7 +152,7 @@ impl Program {
     fn listens(&self, port: u16) -> bool {
         ["tcp", "tcp6"].iter().any(|kind| {
             std::fs::read_to_string(format!("/proc/{}/net/{kind}", self.pid()))
-                .is_ok_and(|table| listening(&table, port))
+                .is_ok_and(|table| is_listening(&table, port))
         })
     }
 
@@ -211,11 +201,8 @@ impl Drop for Program {
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
-    /// The awaited event occurred.
     Done,
-    /// The time ran out.
     TimedOut,
-    /// The user asked to stop.
     Stopped,
     /// The other program has ended: the wait cannot succeed.
     PeerGone,
@@ -292,7 +279,6 @@ pub(super) fn pause(time: Duration, stop: &AtomicBool) -> bool {
     false
 }
 
-/// The end of a file, as text.
 fn tail(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -302,31 +288,16 @@ fn tail(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Whether a table like `/proc/net/tcp` has a socket that listens at `port`.
-fn listening(table: &str, port: u16) -> bool {
-    table.lines().skip(1).any(|line| {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let local = fields.next().and_then(|l| l.rsplit_once(':')).and_then(|(_, p)| u16::from_str_radix(p, 16).ok());
-        // 0A: TCP_LISTEN.
-        local == Some(port) && fields.nth(1) == Some("0A")
-    })
-}
-
 /// The numbers in a JSON object, those of nested objects under `outer.inner`. True counts as 1,
 /// false as 0; texts, lists and nulls are ignored.
 fn figures(line: &str) -> Result<BTreeMap<String, f64>, String> {
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
+    let object: Map<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
     let mut figures = BTreeMap::new();
     flatten("", object, &mut figures)?;
     Ok(figures)
 }
 
-fn flatten(
-    prefix: &str,
-    object: serde_json::Map<String, serde_json::Value>,
-    values: &mut BTreeMap<String, f64>,
-) -> Result<(), String> {
-    use serde_json::Value;
+fn flatten(prefix: &str, object: Map<String, Value>, values: &mut BTreeMap<String, f64>) -> Result<(), String> {
     for (key, value) in object {
         let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         let number = match value {
@@ -352,22 +323,15 @@ fn flatten(
 mod tests {
     use super::*;
 
+    fn start_words(dir: &Path, words: &[&str]) -> Result<Program, LabError> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let environment = &BTreeMap::from([("WHO".to_owned(), "me".to_owned())]);
+        let (side, log, scratch) = (Side::Client, &dir.join("run"), &Scratch::new().unwrap());
+        Program::start(&Place::Host, &Start { party: name(side), side, words: &words, environment, dir, log, scratch })
+    }
+
     fn start(dir: &Path, script: &str) -> Program {
-        let words = ["sh", "-c", script].map(str::to_owned);
-        let environment = BTreeMap::from([("WHO".to_owned(), "me".to_owned())]);
-        let log = dir.join("run");
-        let scratch = Scratch::new().unwrap();
-        let side = Side::Client;
-        let start = Start {
-            party: name(side),
-            side,
-            words: &words,
-            environment: &environment,
-            dir,
-            log: &log,
-            scratch: &scratch,
-        };
-        Program::start(&Place::Host, &start).unwrap()
+        start_words(dir, &["sh", "-c", script]).unwrap()
     }
 
     #[test]
@@ -389,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_end_is_ended_with_its_children() {
+    fn ends_a_program_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let mut program = start(dir.path(), "sleep 1000 & echo $!; wait");
         let stop = AtomicBool::new(false);
@@ -409,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_with_a_wish_to_stop_or_the_peer() {
+    fn waits_end_on_stop_and_on_early_end() {
         let dir = tempfile::tempdir().unwrap();
         let mut program = start(dir.path(), "sleep 1000");
         let stop = AtomicBool::new(true);
@@ -426,35 +390,22 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
-        assert!(listening(&table, port));
+        assert!(is_listening(&table, port));
         drop(listener);
         // A child that another test is just starting has it open until its `exec`.
         let closed = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
-            !listening(&std::fs::read_to_string("/proc/self/net/tcp").unwrap(), port)
+            !is_listening(&std::fs::read_to_string("/proc/self/net/tcp").unwrap(), port)
         });
         assert!(closed);
-        assert!(!listening("", 1));
-        assert!(!listening("head\n0: zz 1 0A\n", 1));
+        assert!(!is_listening("", 1));
+        assert!(!is_listening("head\n0: zz 1 0A\n", 1));
     }
 
     #[test]
-    fn a_program_that_is_not_there() {
+    fn missing_program_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let (words, environment) = (["/no/such/program".to_owned()], BTreeMap::new());
-        let log = dir.path().join("run");
-        let (side, dir, scratch) = (Side::Server, dir.path(), Scratch::new().unwrap());
-        let start = Start {
-            party: name(side),
-            side,
-            words: &words,
-            environment: &environment,
-            dir,
-            log: &log,
-            scratch: &scratch,
-        };
-        let error = Program::start(&Place::Host, &start).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("/no/such/program"), "{error}");
-        assert!(error.contains("No such file"), "{error}");
+        let started = start_words(dir.path(), &["/no/such/program"]);
+        crate::error::tests::assert_refused(started, &["/no/such/program", "No such file"]);
     }
 }

@@ -12,10 +12,9 @@ use std::path::{Component, Path};
 const SAME: [&str; 4] = ["architecture", "cores", "cpu", "tacit"];
 
 /// Takes over every successful run of the campaign in `source_dir` of a cell of `experiment`, with its
-/// record. The cell's link, transport, workload and pace must be equal, and so must all other
-/// settings that affect a measurement. Runs get the cell's next free repetitions, even beyond the
-/// required number; runs taken before are not taken again. Adds the runs to `done` and returns
-/// their number.
+/// record. The cell and all settings that affect a measurement must be equal. Runs get the cell's
+/// next free repetitions, even beyond the required number; no run is taken twice. Adds the runs to
+/// `done` and returns their number.
 ///
 /// # Errors
 /// [`LabError::Spec`] for a campaign of another experiment or machine, or a record outside its folder;
@@ -43,14 +42,14 @@ pub(super) fn take_over(
     }
     if !differences.is_empty() {
         let detail = format!("its runs cannot be taken over: {}", differences.join("; "));
-        return Err(LabError::Spec { what: source_dir.display().to_string(), detail });
+        return Err(LabError::spec(source_dir.display().to_string(), detail));
     }
     let cells: BTreeMap<campaign::Cell, Cell> =
         plan::cells(experiment).into_iter().map(|cell| (plan::labels(experiment, cell), cell)).collect();
-    let source_cells =
-        plan::cells(&source_experiment).into_iter().map(|cell| (plan::labels(&source_experiment, cell), cell));
-    let cell_pairs: BTreeMap<campaign::Cell, Cell> = source_cells
-        .filter_map(|(labels, their)| {
+    let cell_pairs: BTreeMap<campaign::Cell, Cell> = plan::cells(&source_experiment)
+        .into_iter()
+        .filter_map(|their| {
+            let labels = plan::labels(&source_experiment, their);
             let our = *cells.get(&labels)?;
             alike(&source_experiment, their, experiment, our).then_some((labels, our))
         })
@@ -74,7 +73,6 @@ pub(super) fn take_over(
     Ok(taken_count)
 }
 
-/// Returns the printed value of a fact.
 fn format_fact(value: Option<&String>) -> String {
     value.map_or("unknown".into(), |v| format!("{v:?}"))
 }
@@ -123,7 +121,7 @@ fn record(run: &Run, source_dir: &Path, target_dir: &Path, stem: &str) -> Result
     let inside: Vec<Component> = Path::new(&run.record).components().collect();
     if !matches!(inside[..], [Component::Normal(folder), Component::Normal(_)] if folder == "records") {
         let detail = format!("the record {:?} of a run is outside `records`", run.record);
-        return Err(LabError::Spec { what: source_dir.display().to_string(), detail });
+        return Err(LabError::spec(source_dir.display().to_string(), detail));
     }
     let (source, name) = (source_dir.join(&run.record), format!("records/{stem}.jsonl"));
     let mut text = campaign::open(&source).map_err(LabError::io(&source))?;
@@ -139,7 +137,9 @@ fn record(run: &Run, source_dir: &Path, target_dir: &Path, stem: &str) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::{Campaign, VERSION};
+    use crate::campaign::Campaign;
+    use crate::error::tests::assert_refused;
+    use crate::experiment::checked::tests::parse as experiment;
     use std::fs;
     use std::slice::from_ref;
 
@@ -155,10 +155,6 @@ name = "b"
 client = "tacit b"
 "#;
 
-    fn experiment(text: &str) -> Experiment {
-        Experiment::new(ExperimentSpec::from_toml("parts", text).unwrap()).unwrap()
-    }
-
     fn machine(cpu: &str) -> BTreeMap<String, String> {
         [("cpu".to_owned(), cpu.to_owned()), ("load_1min".to_owned(), format!("{:?}", fastrand::u32(..)))].into()
     }
@@ -173,9 +169,7 @@ client = "tacit b"
     fn folder(dir: &Path, text: &str, runs: &[Run]) -> Folder {
         let mut folder = Folder::open(dir).unwrap();
         let spec = experiment(text).spec().to_toml().unwrap();
-        let (description, machine) = (String::new(), machine("x"));
-        let campaign =
-            Campaign { version: VERSION, experiment: "parts".into(), description, spec, machine, started_unix_s: 1 };
+        let campaign = Campaign::new("parts".into(), String::new(), spec, machine("x"));
         folder.begin(&campaign).unwrap();
         runs.iter().for_each(|run| folder.append(run).unwrap());
         folder
@@ -220,7 +214,7 @@ client = "tacit b"
     }
 
     #[test]
-    fn other_cells_stay_where_they_are() {
+    fn changed_cells_are_not_taken() {
         let runs = [run("a", 0, 1.0), run("b", 0, 2.0)];
         let changed = TEXT.replace("tacit b", "tacit b --fast");
         assert_eq!(take_runs(&changed, &runs).unwrap(), [run("a", 0, 1.0)]);
@@ -230,24 +224,22 @@ client = "tacit b"
     }
 
     #[test]
-    fn other_experiments_machines_and_places_are_refused() {
+    fn refuses_other_experiments_machines_and_places() {
         let runs = [run("a", 0, 1.0)];
         for (changed, reason) in
             [("device = \"none-such\"", "`device`"), ("interval_s = 0.5", "`interval_s` is 0.5 there and 1.0 here")]
         {
-            let error = take_runs(&format!("{changed}\n{TEXT}"), &runs).unwrap_err().to_string();
-            assert!(error.contains("cannot be taken over"), "{error}");
-            assert!(error.contains(reason), "{error}");
+            let taken = take_runs(&format!("{changed}\n{TEXT}"), &runs);
+            assert_refused(taken, &["cannot be taken over", reason]);
         }
         let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         drop(folder(source.path(), TEXT, &runs));
         let (mut target_folder, mut done) = (folder(target.path(), TEXT, &[]), vec![]);
-        let error =
-            take_over(&experiment(TEXT), &machine("y"), &mut target_folder, &mut done, source.path()).unwrap_err();
-        assert!(error.to_string().contains("`cpu` of the machine is \"x\" there and \"y\" here"), "{error}");
+        let taken = take_over(&experiment(TEXT), &machine("y"), &mut target_folder, &mut done, source.path());
+        assert_refused(taken, &["`cpu` of the machine is \"x\" there and \"y\" here"]);
         for outside in ["../secret", "/etc/passwd", "records/../../secret", "secret"] {
-            let error = take_runs(TEXT, &[Run { record: outside.into(), ..run("a", 0, 1.0) }]).unwrap_err().to_string();
-            assert!(error.contains("outside `records`"), "{error}");
+            let outer_run = Run { record: outside.into(), ..run("a", 0, 1.0) };
+            assert_refused(take_runs(TEXT, &[outer_run]), &["outside `records`"]);
         }
     }
 }

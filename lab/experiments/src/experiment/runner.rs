@@ -1,5 +1,4 @@
-//! The campaign: idle baseline, runs in their order, idle baseline; every result is on disk at
-//! once.
+//! The campaign: idle baseline, runs in their order, idle baseline.
 use super::bench::Bench;
 use super::checked::Experiment;
 use super::meter::Meter;
@@ -12,7 +11,7 @@ use crate::campaign::{self, Campaign, Folder, Idle, Run};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Number of consecutive failures that ends the campaign: all runs are affected.
 const MAX_FAILURES: u32 = 5;
@@ -20,9 +19,9 @@ const MAX_FAILURES: u32 = 5;
 /// Progress of the runner.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// The campaign begins: runs to do (warm-up included), existing measured runs, estimated time.
+    /// The campaign begins.
     Begin {
-        /// Runs to do.
+        /// Runs to do, warm-up included.
         runs: usize,
         /// Measured runs of an earlier session.
         done: usize,
@@ -82,13 +81,13 @@ pub struct Settings {
     pub from: Vec<PathBuf>,
 }
 
-/// Runs an experiment, or the rest of it. Setting `stop` ends it soon: programs end, the link is
-/// removed, finished runs stay; the next session repeats the run in progress.
+/// Runs an experiment, or the rest of it. Setting `stop` ends it soon: the next session repeats the
+/// run in progress.
 ///
 /// # Errors
 /// [`LabError::Spec`] if the folder holds another experiment or a command's program does not exist;
 /// [`LabError::Unavailable`] without the rights that links need; [`LabError::Io`] and
-/// [`LabError::Meter`] if a write fails, such as on a full disk: all earlier runs are on disk.
+/// [`LabError::Meter`] if a write fails: all earlier runs are on disk.
 pub fn run(
     experiment: &Experiment,
     settings: &Settings,
@@ -122,20 +121,17 @@ pub fn run(
     Ok(outcome)
 }
 
-/// A task for the bench.
 enum Step<'a> {
     Job(&'a Job),
     Idle(&'a str, usize),
 }
 
-/// Result of a task.
 enum Stepped {
     Run(Box<Run>),
     Idle(Idle),
     Stopped,
 }
 
-/// Performs a task.
 fn conduct(bench: &mut Bench<'_>, step: Step<'_>) -> Result<Stepped, LabError> {
     match step {
         Step::Job(job) => bench.conduct(job).map(|r| r.map_or(Stepped::Stopped, |r| Stepped::Run(Box::new(r)))),
@@ -252,7 +248,7 @@ fn resume(experiment: &Experiment, dir: &Path) -> Result<(Experiment, Vec<Run>),
             "holds a campaign of another experiment: {}. Choose another folder, or run the experiment that is there to finish it",
             differences.join("; ")
         );
-        return Err(LabError::Spec { what: subject, detail });
+        return Err(LabError::spec(subject, detail));
     }
     Ok((own_spec, loaded.runs))
 }
@@ -264,20 +260,11 @@ fn begin(
     experiment: &Experiment,
     machine: &BTreeMap<String, String>,
 ) -> Result<(), LabError> {
-    if campaign::is_there(dir) { Ok(()) } else { folder.begin(&header(experiment, machine.clone())?) }
-}
-
-fn header(experiment: &Experiment, machine: BTreeMap<String, String>) -> Result<Campaign, LabError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if campaign::is_there(dir) {
+        return Ok(());
+    }
     let spec = experiment.spec();
-    Ok(Campaign {
-        version: campaign::VERSION,
-        experiment: spec.name.clone(),
-        description: spec.description.clone(),
-        spec: spec.to_toml()?,
-        machine,
-        started_unix_s: now.as_secs(),
-    })
+    folder.begin(&Campaign::new(spec.name.clone(), spec.description.clone(), spec.to_toml()?, machine.clone()))
 }
 
 /// Checks before the first measurement that the commands' programs exist.
@@ -296,7 +283,7 @@ fn check_programs(experiment: &Experiment) -> Result<(), LabError> {
             let subject = format!("workloads[{i}].{part}");
             let detail =
                 format!("there is no program `{program}`; give an absolute path, or install it where PATH says");
-            return Err(LabError::Spec { what: subject, detail });
+            return Err(LabError::spec(subject, detail));
         }
     }
     Ok(())

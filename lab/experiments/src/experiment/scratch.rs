@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_owner_sees_into_the_folder_and_it_goes_with_the_run() {
+    fn folder_is_private_and_removed_on_drop() {
         let scratch = Scratch::new().unwrap();
         let path = scratch.path().to_owned();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_pipe_ends_programs_and_folder_go_and_those_of_others_are_left_alone() {
+    fn keeper_kills_programs_and_removes_the_folder() {
         let mut scratch = Scratch::new().unwrap();
         let another = Scratch::new().unwrap();
         let path = scratch.path().to_owned();

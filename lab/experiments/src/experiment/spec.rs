@@ -42,12 +42,10 @@ pub struct ExperimentSpec {
     /// Power sources: names as in `tacit lab sensors`, or `auto` for all found ones.
     #[serde(default = "defaults::sources")]
     pub sources: Vec<String>,
-    /// Device profile with coefficients for modelled joules, used without a sensor: `PROFILE` or
-    /// `PROFILE/MODE`, a built-in one or a file that ends in .toml. Without it there are then no
-    /// joules.
+    /// Device profile for modelled joules without a sensor: `PROFILE` or `PROFILE/MODE`, a built-in
+    /// one or a file that ends in .toml.
     pub device: Option<String>,
-    /// Longest time of a run's programs, seconds; after that both are killed and the run has
-    /// failed.
+    /// Longest time of a run's programs, seconds; then both are killed, and the run has failed.
     #[serde(default = "defaults::timeout_s")]
     pub timeout_s: f64,
     /// Fewer repetitions of cells with long runs; the last entry that a cell's run exceeds applies.
@@ -103,13 +101,12 @@ pub struct WorkloadSpec {
     /// Environment variables of both programs, with placeholders.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// For the estimate of the campaign's length: seconds of a run on an unlimited link. Default
-    /// `seconds` if a command uses it, else 1.
+    /// Estimated seconds of a run on an unlimited link. Default `seconds` if a command uses it, else 1.
     pub takes_s: Option<f64>,
-    /// For the estimate: bytes that a run moves over the link.
+    /// Estimated bytes that a run moves over the link.
     #[serde(default)]
     pub moves_bytes: u64,
-    /// For the estimate: round trips that a run waits for.
+    /// Estimated round trips that a run waits for.
     #[serde(default)]
     pub round_trips: f64,
 }
@@ -192,12 +189,10 @@ impl ExperimentSpec {
     }
 }
 
-/// Returns the specification as a TOML table.
 fn table(spec: &ExperimentSpec) -> toml::Table {
     toml::Table::try_from(spec).unwrap_or_default()
 }
 
-/// Returns the printed value of a key.
 fn format_value(table: &toml::Table, key: &str) -> String {
     table.get(key).map_or("absent".into(), ToString::to_string)
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::tests::assert_refused;
 
 const MINIMAL: &str = r#"
 name = "mini"
@@ -10,6 +11,11 @@ client = "true"
 
 fn read(text: &str) -> Result<Experiment, String> {
     ExperimentSpec::from_toml("mini.toml", text).and_then(Experiment::new).map_err(|e| e.to_string())
+}
+
+/// A valid experiment.
+pub(in crate::experiment) fn parse(text: &str) -> Experiment {
+    read(text).unwrap()
 }
 
 /// The minimal experiment with `old` replaced.
@@ -26,15 +32,8 @@ fn workload(line: &str) -> Result<Experiment, String> {
     read(&format!("{MINIMAL}{line}\n"))
 }
 
-fn assert_refused(result: Result<Experiment, String>, words: &[&str]) {
-    let error = result.map(|_| ()).unwrap_err();
-    for part in words {
-        assert!(error.contains(part), "{part:?} is not in: {error}");
-    }
-}
-
 #[test]
-fn defaults_are_those_of_the_paper() {
+fn defaults_are_those_of_pm24() {
     let experiment = read(MINIMAL).unwrap();
     let spec = experiment.spec();
     assert_eq!((spec.repetitions, spec.interval_s, spec.randomise, spec.warm_up), (10, 1.0, true, 0));
@@ -80,10 +79,8 @@ fn values_out_of_range_are_refused_with_the_range() {
     let (paces, links): (Vec<String>, Vec<String>) =
         (1..=200).map(|i| (format!("\"{i}mbit\""), format!("{{ rate = \"{i}mbit\" }}"))).unzip();
     let links = MINIMAL.replace("\"lan\"", &links.join(", ")).replace("\"true\"", "\"x {pace}\"");
-    assert_refused(
-        read(&format!("paces = [{}]\n{links}", paces.join(", "))),
-        &["40000 cells and 400000 runs are too many"],
-    );
+    let text = format!("paces = [{}]\n{links}", paces.join(", "));
+    assert_refused(read(&text), &["40000 cells and 400000 runs are too many"]);
     assert_refused(with("name = \"mini\"", "name = \"a b\""), &["name: `a b` is no name"]);
     assert_refused(with("name = \"ping\"", "name = \"../ping\""), &["workloads[0].name"]);
 }
@@ -112,14 +109,12 @@ fn commands_and_placeholders_are_checked() {
 }
 
 #[test]
-fn transports_and_paces_that_would_change_nothing_are_refused() {
+fn ineffective_transports_and_paces_are_refused() {
     assert_refused(top("transports = [\"plain\", \"tls\"]"), &["`ping` does not use {transport}"]);
     assert_refused(top("transports = [\"tls+wireguard\"]"), &["{transport}"]);
     assert_refused(top("paces = [\"none\", \"1mbit\"]"), &["neither {pace} nor {pace_bps}"]);
-    assert_refused(
-        read(&format!("transports = [\"wireguard\"]\n{}", MINIMAL.replace("\"lan\"", "\"none\""))),
-        &["wireguard needs a link"],
-    );
+    let text = format!("transports = [\"wireguard\"]\n{}", MINIMAL.replace("\"lan\"", "\"none\""));
+    assert_refused(read(&text), &["wireguard needs a link"]);
     top("transports = [\"plain\", \"wireguard\"]").unwrap();
     let takes = MINIMAL.replace("\"true\"", "\"x {transport} {pace}\"");
     let text = format!("transports = [\"plain\", \"tls\"]\npaces = [\"none\", \"20mbit\"]\n{takes}");
@@ -128,7 +123,7 @@ fn transports_and_paces_that_would_change_nothing_are_refused() {
 }
 
 #[test]
-fn the_text_with_its_defaults_reads_back_as_the_same() {
+fn text_with_defaults_reads_back_equal() {
     let text = r#"
 name = "all"
 links = ["lan", { name = "slow", rate = "3.89mbit", rtt = "40ms", loss = 0.01 }, "none"]
@@ -150,16 +145,15 @@ client = "x"
     let mut changed = spec_again;
     changed.repetitions = 3;
     changed.device = Some("generic-x86-server".into());
-    let differences = spec.differences(&changed);
     assert_eq!(
-        differences,
+        spec.differences(&changed),
         ["`device` is absent there and \"generic-x86-server\" here", "`repetitions` is 10 there and 3 here"]
     );
     assert_eq!(Experiment::new(spec).unwrap().links().len(), 3);
 }
 
 #[test]
-fn a_seed_is_drawn_only_where_there_is_none() {
+fn seed_is_drawn_only_if_absent() {
     let seeded = read(MINIMAL).unwrap().with_seed(u64::MAX);
     assert_eq!(seeded.spec().seed, Some(i64::MAX as u64));
     seeded.spec().to_toml().unwrap();

@@ -1,4 +1,4 @@
-use super::super::spec::ExperimentSpec;
+use super::super::checked::tests::parse;
 use super::*;
 
 const TEXT: &str = r#"
@@ -20,25 +20,16 @@ client = "y {transport} {seconds}"
 "#;
 
 fn experiment(extra: &str) -> Experiment {
-    Experiment::new(ExperimentSpec::from_toml("plan", &format!("{extra}\n{TEXT}")).unwrap()).unwrap()
+    parse(&format!("{extra}\n{TEXT}"))
 }
 
 fn run_of(experiment: &Experiment, job: &Job, failure: Option<&str>) -> Run {
-    Run {
-        cell: labels(experiment, job.cell),
-        repetition: job.repetition,
-        record: String::new(),
-        failure: failure.map(str::to_owned),
-        duration_s: 1.0,
-        link: None,
-        energy: BTreeMap::new(),
-        parties: BTreeMap::new(),
-        results: BTreeMap::new(),
-    }
+    let (cell, failure) = (labels(experiment, job.cell), failure.map(str::to_owned));
+    Run { cell, repetition: job.repetition, failure, duration_s: 1.0, ..Run::default() }
 }
 
 #[test]
-fn every_cell_in_every_repetition_once() {
+fn each_repetition_has_every_cell_once() {
     let e = experiment("seed = 1");
     let jobs = remaining(&e, &[]);
     assert_eq!(jobs.len(), 4 * 3 * 2 * 2);
@@ -51,7 +42,7 @@ fn every_cell_in_every_repetition_once() {
 }
 
 #[test]
-fn the_order_is_the_seeds() {
+fn seed_determines_the_order() {
     let order = |extra: &str| remaining(&experiment(extra), &[]);
     assert_eq!(order("seed = 1"), order("seed = 1"));
     assert_ne!(order("seed = 1"), order("seed = 2"));
@@ -63,20 +54,19 @@ fn the_order_is_the_seeds() {
 }
 
 #[test]
-fn what_is_done_is_not_done_again_and_failures_are() {
+fn only_failed_and_missing_runs_remain() {
     let e = experiment("seed = 7");
     let jobs = remaining(&e, &[]);
     let mut done: Vec<Run> = jobs[..20].iter().map(|j| run_of(&e, j, None)).collect();
     done[3] = run_of(&e, &jobs[3], Some("timed out"));
-    let remaining_jobs = remaining(&e, &done);
     let expected: Vec<Job> = std::iter::once(jobs[3]).chain(jobs[20..].iter().copied()).collect();
-    assert_eq!(remaining_jobs, expected, "in the same order");
+    assert_eq!(remaining(&e, &done), expected);
     let all_runs: Vec<Run> = jobs.iter().map(|j| run_of(&e, j, None)).collect();
     assert!(remaining(&e, &all_runs).is_empty());
 }
 
 #[test]
-fn warm_up_comes_before_the_first_run_of_each_cell_that_has_runs_left() {
+fn warm_up_precedes_first_remaining_run_of_each_cell() {
     let e = experiment("seed = 7\nwarm_up = 2");
     let jobs = remaining(&e, &[]);
     assert_eq!(jobs.len(), 12 * (4 + 2));
@@ -98,15 +88,15 @@ fn labels_and_files() {
     assert!(labels(&e, cell).iter().map(|(k, v)| (k.as_str(), v.as_str())).eq(expected));
     assert_eq!(file_stem(&e, &Job { cell, repetition: 3, warm_up: false }), "c006-r03");
     let text = TEXT.replace("{transport}", "{transport} {pace}");
-    let spec = ExperimentSpec::from_toml("plan", &format!("paces = [\"none\", \"5mbit\"]\n{text}")).unwrap();
-    let paced = Experiment::new(spec).unwrap();
+    let paced = parse(&format!("paces = [\"none\", \"5mbit\"]\n{text}"));
     assert_eq!(labels(&paced, Cell { pace: 1, ..cell })["pace"], "5mbit");
-    let stems: BTreeSet<String> = remaining(&paced, &[]).iter().map(|j| file_stem(&paced, j)).collect();
-    assert_eq!(stems.len(), remaining(&paced, &[]).len(), "no two share a file");
+    let jobs = remaining(&paced, &[]);
+    let stems: BTreeSet<String> = jobs.iter().map(|j| file_stem(&paced, j)).collect();
+    assert_eq!(stems.len(), jobs.len(), "no two share a file");
 }
 
 #[test]
-fn estimates_add_up_and_give_way_to_what_was_measured() {
+fn measured_durations_replace_estimates() {
     let e = experiment("");
     let seconds = |link, workload| estimate(&e, Cell { link, transport: 0, workload, pace: 0 }).as_secs_f64();
     let around = 0.3 + 0.5;
@@ -139,7 +129,7 @@ fn long_runs_are_repeated_less() {
     let done: Vec<Run> = remaining(&e, &[]).iter().filter(|j| !j.warm_up).map(|j| run_of(&e, j, None)).collect();
     assert!(remaining(&e, &done).is_empty());
     let waits = TEXT.replace("moves_bytes = 389000", "round_trips = 1000.0");
-    let e = Experiment::new(ExperimentSpec::from_toml("plan", &waits).unwrap()).unwrap();
+    let e = parse(&waits);
     let seconds = |link| length(&e, Cell { link, transport: 0, workload: 0, pace: 0 }).as_secs_f64();
     assert!((seconds(0) - 2.6).abs() < 1e-6, "0.6 ms each, none on loopback");
     assert!((seconds(2) - 2.0).abs() < 1e-6, "0.6 ms each, none on loopback");
@@ -149,5 +139,5 @@ fn long_runs_are_repeated_less() {
 fn loopback_needs_no_root() {
     assert!(needs_root(&experiment("")));
     let text = TEXT.replace("\"lan\", \"pm24-3.89\", ", "");
-    assert!(!needs_root(&Experiment::new(ExperimentSpec::from_toml("plan", &text).unwrap()).unwrap()));
+    assert!(!needs_root(&parse(&text)));
 }

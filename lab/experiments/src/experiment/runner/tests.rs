@@ -1,5 +1,7 @@
 use super::*;
 use crate::campaign::IdlePower;
+use crate::error::tests::assert_refused;
+use crate::experiment::checked::tests::parse as experiment;
 
 const TEXT: &str = r#"
 name = "runner"
@@ -14,10 +16,6 @@ client = "tacit x"
 name = "b"
 client = "tacit x"
 "#;
-
-fn experiment(text: &str) -> Experiment {
-    Experiment::new(ExperimentSpec::from_toml("runner", text).unwrap()).unwrap()
-}
 
 fn run_of(experiment: &Experiment, job: &Job) -> Run {
     Run { cell: plan::labels(experiment, job.cell), repetition: job.repetition, duration_s: 1.0, ..Run::default() }
@@ -36,9 +34,7 @@ fn play(
     mut act: impl FnMut(usize, Run) -> Result<Stepped, LabError>,
 ) -> (Result<Outcome, LabError>, Vec<String>) {
     let mut folder = Folder::open(dir).unwrap();
-    if !campaign::is_there(dir) {
-        folder.begin(&header(experiment, BTreeMap::new()).unwrap()).unwrap();
-    }
+    begin(&mut folder, dir, experiment, &BTreeMap::new()).unwrap();
     let runs = campaign::load(dir).unwrap().runs;
     let jobs = plan::remaining(experiment, &runs);
     let (mut events, mut n) = (vec![], 0);
@@ -58,8 +54,7 @@ fn play(
             Event::Begin { .. } => "begin".into(),
         });
     };
-    let outcome = drive(experiment, &jobs, &mut folder, stop, &mut conduct, &mut tell);
-    (outcome, events)
+    (drive(experiment, &jobs, &mut folder, stop, &mut conduct, &mut tell), events)
 }
 
 fn well(_: usize, run: Run) -> Result<Stepped, LabError> {
@@ -67,7 +62,7 @@ fn well(_: usize, run: Run) -> Result<Stepped, LabError> {
 }
 
 #[test]
-fn a_whole_campaign() {
+fn runs_a_whole_campaign() {
     let (e, dir) = (experiment(TEXT).with_seed(1), tempfile::tempdir().unwrap());
     let (outcome, events) = play(&e, dir.path(), &AtomicBool::new(false), well);
     assert_eq!(outcome.unwrap(), Outcome { done: 6, ..Outcome::default() });
@@ -79,7 +74,7 @@ fn a_whole_campaign() {
 }
 
 #[test]
-fn interrupted_and_resumed_it_is_the_same_campaign() {
+fn resume_runs_what_is_left() {
     let (e, dir) = (experiment(TEXT).with_seed(1), tempfile::tempdir().unwrap());
     let stop = AtomicBool::new(false);
     let (outcome, _) = play(&e, dir.path(), &stop, |n, run| {
@@ -102,7 +97,7 @@ fn interrupted_and_resumed_it_is_the_same_campaign() {
 }
 
 #[test]
-fn failures_go_on_and_are_repeated_and_too_many_end_it() {
+fn failed_runs_are_repeated_and_many_end_the_campaign() {
     let (e, dir) = (experiment(TEXT).with_seed(2), tempfile::tempdir().unwrap());
     let broken = |run: Run| Ok(Stepped::Run(Box::new(Run { failure: Some("no".into()), ..run })));
     let (outcome, events) =
@@ -118,33 +113,32 @@ fn failures_go_on_and_are_repeated_and_too_many_end_it() {
 }
 
 #[test]
-fn a_full_disk_ends_it_and_keeps_what_is_there() {
+fn full_disk_ends_the_campaign_and_keeps_runs() {
     let (e, dir) = (experiment(TEXT).with_seed(1), tempfile::tempdir().unwrap());
     let full = || LabError::Io { path: "records/x".into(), source: std::io::ErrorKind::StorageFull.into() };
     let (outcome, _) =
         play(&e, dir.path(), &AtomicBool::new(false), |n, run| if n == 3 { Err(full()) } else { well(n, run) });
-    assert!(outcome.unwrap_err().to_string().contains("records/x"));
+    assert_refused(outcome, &["records/x"]);
     assert_eq!(campaign::load(dir.path()).unwrap().runs.len(), 2);
 }
 
 #[test]
-fn another_experiment_is_refused_with_the_difference() {
+fn refuses_another_experiment_with_the_difference() {
     let dir = tempfile::tempdir().unwrap();
     let e = experiment(TEXT).with_seed(1);
-    Folder::open(dir.path()).unwrap().begin(&header(&e, BTreeMap::new()).unwrap()).unwrap();
-    let error = resume(&experiment(&TEXT.replace("= 3", "= 4")), dir.path()).unwrap_err().to_string();
-    assert!(error.contains("`repetitions` is 3 there and 4 here"), "{error}");
+    begin(&mut Folder::open(dir.path()).unwrap(), dir.path(), &e, &BTreeMap::new()).unwrap();
+    let changed = experiment(&TEXT.replace("= 3", "= 4"));
+    assert_refused(resume(&changed, dir.path()), &["`repetitions` is 3 there and 4 here"]);
     let seeded = experiment(&format!("seed = 77\n{TEXT}"));
-    let error = resume(&seeded, dir.path()).unwrap_err().to_string();
-    assert!(error.contains("`seed` is 0 there and 77 here"), "{error}");
+    assert_refused(resume(&seeded, dir.path()), &["`seed` is 0 there and 77 here"]);
 }
 
 #[test]
-fn programs_are_looked_for_first() {
+fn missing_programs_are_named() {
     check_programs(&experiment(TEXT)).unwrap();
     let missing = TEXT.replacen("tacit x", "no-such-program-here x", 1);
-    let error = check_programs(&experiment(&missing)).unwrap_err().to_string();
-    assert!(error.contains("workloads[0].client: there is no program `no-such-program-here`"), "{error}");
+    let words = "workloads[0].client: there is no program `no-such-program-here`";
+    assert_refused(check_programs(&experiment(&missing)), &[words]);
     check_programs(&experiment(&TEXT.replace("tacit x", "sh -c true"))).unwrap();
     assert!(check_programs(&experiment(&TEXT.replace("tacit x", "./relative"))).is_err());
 }
