@@ -3,6 +3,7 @@ mod calibrate;
 mod compare;
 mod conduct;
 mod evaluate;
+mod files;
 mod inputs;
 mod link;
 mod live;

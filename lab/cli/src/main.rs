@@ -75,10 +75,10 @@ mod tests {
     }
 
     #[test]
-    fn usages_name_the_program_that_users_run() {
+    fn usages_name_tacit() {
         let mut cli = Cli::command();
         cli.build();
-        let lab = cli.find_subcommand_mut("lab").expect("it is there").find_subcommand_mut("run").expect("so is this");
+        let lab = cli.find_subcommand_mut("lab").unwrap().find_subcommand_mut("run").unwrap();
         assert!(lab.render_usage().to_string().contains("tacit lab run"));
     }
 

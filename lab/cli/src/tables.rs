@@ -105,7 +105,6 @@ fn network(file: &Path) -> Option<&'static Network> {
     NETWORKS.iter().find(|network| has_any(&name, network.words) && !has_any(&name, network.not))
 }
 
-/// Whether a name contains any of the words.
 fn has_any(name: &str, words: &[&str]) -> bool {
     words.iter().any(|word| name.contains(word))
 }
@@ -132,7 +131,6 @@ struct Line {
 }
 
 impl Line {
-    /// Converts the keys of a strategy; takes the paper's size from `network`.
     fn for_choice(choice: &KeySetChoice, network: Option<&Network>) -> Self {
         let place = STRATEGIES.iter().position(|name| *name == choice.name);
         Self {
@@ -200,7 +198,6 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
     run_by_sets.iter().try_for_each(networks::show)
 }
 
-/// Measures the networks end to end, by key set.
 fn by_sets(args: &TablesArgs, own_choices: &[OnOurs], options: &str) -> anyhow::Result<Vec<networks::Measured>> {
     let requests = args.files.iter().zip(own_choices).map(|(file, choice)| {
         let request = networks::MeasureRequest {
@@ -310,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_known_by_their_names() {
+    fn networks_are_known_by_file_names() {
         let name = |file: &str| network(Path::new(file)).map(|network| network.name);
         assert_eq!(name("a/resnet20_aespa_cifar10.onnx"), Some("ResNet-20 AESPA"));
         assert_eq!(name("resnet20_cifar10.onnx"), Some("ResNet-20 MPCNN"));

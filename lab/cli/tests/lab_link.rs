@@ -86,7 +86,7 @@ fn the_presets_are_listed_with_their_sources() {
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_made() {
+fn rejects_invalid_options() {
     for (args, expected) in [
         (&["--rate", "0mbit", "--", "true"][..], "above 0"),
         (&["--rate", "fast", "--", "true"], "3.89mbit"),
@@ -154,15 +154,15 @@ fn until(condition: &str, mut is_done: impl FnMut() -> bool) {
 }
 
 /// Starts a sleeper under `tacit lab link`, with a grandchild in a session of its own that ignores polite
-/// signals.
-fn sleeper(test: &str, marker: &str) -> Option<Child> {
+/// signals; returns the namespaces of both sides as well.
+fn sleeper(test: &str, marker: &str) -> Option<(Child, BTreeSet<PathBuf>)> {
     // Prints the note where the machine does not allow links.
     output(test, &["--rtt", "1ms", "--no-measure", "--", "true"])?;
     let script = format!("trap '' TERM INT HUP; setsid sleep {marker} & sleep {marker} & wait; sleep {marker}");
     let args = ["--rate", "10mbit", "--rtt", "4ms", "--no-measure", "--server", &script, "--", "sh", "-c", &script];
     let child = link(&args).stderr(Stdio::null()).spawn().unwrap();
     until("all four sleepers run", || processes(marker).len() == 4);
-    Some(child)
+    Some((child, processes(marker).iter().filter_map(|process| namespace(process)).collect()))
 }
 
 fn nothing_is_left(marker: &str, before: &BTreeSet<std::ffi::OsString>, namespaces_of_link: &BTreeSet<PathBuf>) {
@@ -174,10 +174,8 @@ fn nothing_is_left(marker: &str, before: &BTreeSet<std::ffi::OsString>, namespac
 #[test]
 fn nothing_is_left_after_a_kill() {
     let (marker, before) = (&marker(1000), interfaces());
-    let Some(mut child) = sleeper("nothing_is_left_after_a_kill", marker) else { return };
-    let namespaces_of_link: BTreeSet<PathBuf> =
-        processes(marker).iter().filter_map(|process| namespace(process)).collect();
-    assert_eq!(namespaces_of_link.len(), 2, "one namespace for the client and one for the server");
+    let Some((mut child, namespaces_of_link)) = sleeper("nothing_is_left_after_a_kill", marker) else { return };
+    assert_eq!(namespaces_of_link.len(), 2, "one namespace for each side");
     child.kill().unwrap();
     child.wait().unwrap();
     nothing_is_left(marker, &before, &namespaces_of_link);
@@ -186,9 +184,7 @@ fn nothing_is_left_after_a_kill() {
 #[test]
 fn an_interrupt_ends_everything_within_seconds() {
     let (marker, before) = (&marker(2000), interfaces());
-    let Some(mut child) = sleeper("an_interrupt_ends_everything", marker) else { return };
-    let namespaces_of_link: BTreeSet<PathBuf> =
-        processes(marker).iter().filter_map(|process| namespace(process)).collect();
+    let Some((mut child, namespaces_of_link)) = sleeper("an_interrupt_ends_everything", marker) else { return };
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));

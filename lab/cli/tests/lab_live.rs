@@ -1,50 +1,27 @@
-//! `tacit lab run ss26-live` from the command line: real servers and clients on a tiny network,
-//! stopped and continued.
+//! `tacit lab run ss26-live` from the command line: real servers and clients on a tiny network.
+mod common;
 #[path = "../../../crates/app/cli/tests/server/mod.rs"]
 mod server;
 
+use common::text;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-const SMALL: [&str; 12] = [
-    "lab",
-    "run",
-    "ss26-live",
-    "--nets",
-    "tiny-mlp",
-    "--requests",
-    "6",
-    "--workloads",
-    "light",
-    "--lead",
-    "0.2",
-    "--json",
-];
-
-fn tacit(dir: &Path, extra: &[&str]) -> Output {
-    server::ensure();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-lab"));
-    command.current_dir(dir).args(SMALL).args(extra).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn args<'a>(extra: &[&'a str]) -> Vec<&'a str> {
+    let small = "run ss26-live --nets tiny-mlp --requests 6 --workloads light --lead 0.2 --json";
+    small.split(' ').chain(extra.iter().copied()).collect()
 }
 
 fn good(dir: &Path, extra: &[&str]) -> Vec<Value> {
-    let output = tacit(dir, extra);
-    assert!(output.status.success(), "{extra:?}: {}", text(&output.stderr));
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    server::ensure();
+    common::good(dir, &args(extra)).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn bad(dir: &Path, extra: &[&str]) -> String {
-    let output = tacit(dir, extra);
-    let error = text(&output.stderr);
-    assert!(!output.status.success(), "{extra:?}: {error}");
-    assert!(!error.contains("panicked"), "{extra:?}: {error}");
-    error
+    server::ensure();
+    common::bad(dir, &args(extra))
 }
 
 fn read(path: &Path) -> Value {
@@ -55,7 +32,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Returns the times at which the requests of a timeline arrived, in their order.
+/// The times at which the requests of a timeline arrived, in their order.
 fn read_arrivals(run: &Value) -> Vec<f64> {
     let mut inputs: Vec<&Value> = run["inputs"].as_array().unwrap().iter().collect();
     inputs.sort_by_key(|input| input["request"].as_u64());
@@ -80,34 +57,29 @@ fn check(dir: &Path, i: usize, run: &Value) -> Value {
     let planned: Vec<f64> = cell["arrivals"].as_array().unwrap().iter().map(|a| number(&a["at_s"])).collect();
     let timelines = read(&dir.join(format!("timelines/c{i:03}.json")));
     let [live, simulated, slots] = &timelines.as_array().unwrap()[..] else { panic!("{timelines}") };
-    assert_eq!(
-        (live["jobs"].as_array().unwrap().len(), simulated["cores"].as_u64(), slots["cores"].as_u64()),
-        (12, Some(2), Some(8))
-    );
+    let jobs = live["jobs"].as_array().unwrap().len();
+    assert_eq!((jobs, simulated["cores"].as_u64(), slots["cores"].as_u64()), (12, Some(2), Some(8)));
     for simulated in [simulated, slots] {
         let arrival_times = read_arrivals(simulated);
         assert!(arrival_times.iter().zip(&planned).all(|(a, b)| (a - b).abs() < 1e-6), "{arrival_times:?} {planned:?}");
-        assert!(arrival_times.len() == 6, "{arrival_times:?} {planned:?}");
+        assert_eq!(arrival_times.len(), 6);
         assert!(simulated["policy"].as_str().unwrap().contains("simulated"));
     }
     let asked_times = cell["clients"].as_array().unwrap().iter().map(|client| number(&client["asked_s"]));
-    assert!(
-        asked_times.zip(&planned).all(|(asked_s, planned)| asked_s >= *planned),
-        "no request comes before its time"
-    );
+    assert!(asked_times.zip(&planned).all(|(asked_s, planned)| asked_s >= *planned));
     cell["arrivals"].clone()
 }
 
 #[test]
-fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
+fn policies_answer_the_same_requests_live_and_simulated() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     let lines = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
     let (summary, runs) = lines.split_last().unwrap();
-    assert_eq!(
-        (runs.len(), &summary["done"], &summary["left"], &summary["failed"]),
-        (4, &4.into(), &0.into(), &0.into())
-    );
+    assert_eq!(runs.len(), 4);
+    for (key, count) in [("done", 4), ("left", 0), ("failed", 0)] {
+        assert_eq!(summary[key], count);
+    }
     let arrivals: Vec<Value> = runs.iter().enumerate().map(|(i, run)| check(&dir.join("a"), i, run)).collect();
     assert_eq!(arrivals[0], arrivals[1], "the same for every policy");
     assert_eq!(arrivals[2], arrivals[3]);
@@ -118,7 +90,7 @@ fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
     assert!(cells[3]["delta_d_s"].is_number());
     assert!(cells[1]["speed_up"].is_number());
 
-    // Finished cells do not run again, and their figures stay the same.
+    // Finished cells do not run again.
     let lines_again = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
     assert_eq!((lines_again.len(), &lines_again[0]["cells"]), (1, &summary["cells"]));
     let error = bad(dir, &["--policies", "sequential", "-o", "a"]);
@@ -137,7 +109,7 @@ fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
 }
 
 #[test]
-fn back_ends_with_a_dealer_get_one_that_deals_to_server_and_clients() {
+fn a_dealer_deals_to_server_and_clients() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     for backend in ["dealt", "fss"] {
@@ -155,7 +127,7 @@ fn back_ends_with_a_dealer_get_one_that_deals_to_server_and_clients() {
 }
 
 #[test]
-fn an_interrupt_keeps_what_is_finished_and_leaves_nothing_behind() {
+fn an_interrupt_keeps_finished_cells_only() {
     server::ensure();
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
@@ -163,17 +135,14 @@ fn an_interrupt_keeps_what_is_finished_and_leaves_nothing_behind() {
     std::fs::create_dir(&tmp).unwrap();
     // Each cell takes a quarter of an hour.
     let extra = ["--rate", "0.005", "--policies", "fcfs,adaptive", "--notices", "0", "-o", "a"];
-    let start = |extra: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-lab"));
-        command.current_dir(dir).env("TMPDIR", &tmp).args(SMALL).args(extra);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut child = start(&extra);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-lab"));
+    command.current_dir(dir).env("TMPDIR", &tmp).arg("lab").args(args(&extra));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut messages = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("requests a cell") {
         line.clear();
-        assert!(messages.read_line(&mut line).unwrap() > 0, "it goes on to the first cell");
+        assert!(messages.read_line(&mut line).unwrap() > 0);
     }
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -190,7 +159,7 @@ fn an_interrupt_keeps_what_is_finished_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said_before_anything_is_made() {
+fn rejects_invalid_options() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     for (extra, message) in [

@@ -1,36 +1,22 @@
 //! `tacit lab measure` and `tacit lab mark` as a user runs them.
+mod common;
 #[path = "../../../crates/app/cli/tests/server/mod.rs"]
 mod server;
 
+use common::{bad, good};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 const TACIT: &str = env!("CARGO_BIN_EXE_tacit-lab");
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
 
-fn tacit(dir: &Path, args: &[&str]) -> Output {
-    Command::new(TACIT).current_dir(dir).env_remove("TACIT_MARKS").args(args).output().unwrap()
-}
-
-fn good(dir: &Path, args: &[&str]) -> String {
-    let output = tacit(dir, args);
-    assert!(output.status.success(), "tacit {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn bad(dir: &Path, args: &[&str]) -> String {
-    let output = tacit(dir, args);
-    assert!(!output.status.success(), "tacit {args:?} should fail");
-    String::from_utf8(output.stderr).unwrap()
-}
-
 #[test]
-fn a_script_with_marks_is_measured_with_modelled_energy() {
+fn marked_script_is_measured_with_modelled_energy() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
         "{TACIT} lab mark begin work && i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; {TACIT} lab mark end work items=3"
     );
-    let model = ["lab", "measure", "--source", "model:raspberry-pi-3b", "--idle", "0.5", "--interval", "0.02"];
+    let model = ["measure", "--source", "model:raspberry-pi-3b", "--idle", "0.5", "--interval", "0.02"];
     let other_args = ["-o", "r.jsonl", "--csv", "r.csv", "--json", "--", "sh", "-c", &script];
     let text = good(dir.path(), &[&model[..], &other_args].concat());
     let result: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -41,7 +27,7 @@ fn a_script_with_marks_is_measured_with_modelled_energy() {
     assert_eq!(result["exit_code"], 0);
     let (name, energy) = result["energy"].as_object().unwrap().iter().next().unwrap();
     assert!(name.starts_with("model:raspberry-pi-3b/"), "{text}");
-    assert!(energy["provenance"] == "modelled", "{text}");
+    assert_eq!(energy["provenance"], "modelled");
     let part = |key: &str| energy[key].as_f64().unwrap();
     assert!((part("gross_j") - part("idle_j") - part("net_j")).abs() < 1e-9);
     assert!(part("gross_j") > 0.0);
@@ -62,7 +48,7 @@ fn a_script_with_marks_is_measured_with_modelled_energy() {
 }
 
 #[test]
-fn a_private_inference_is_cut_into_its_phases() {
+fn inference_is_cut_into_its_phases() {
     server::ensure();
     let dir = tempfile::tempdir().unwrap();
     let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
@@ -70,7 +56,7 @@ fn a_private_inference_is_cut_into_its_phases() {
     let import = ["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"];
     assert!(Command::new(&tacit).current_dir(dir.path()).args(import).status().unwrap().success());
     let tacit = tacit.to_str().unwrap();
-    let text = good(dir.path(), &["lab", "measure", "--", tacit, "bench", "--model", "digits.tacit"]);
+    let text = good(dir.path(), &["measure", "--", tacit, "bench", "--model", "digits.tacit"]);
     for phase in ["client setup", "client offline", "client online", "server setup", "server offline", "server online"]
     {
         let line = text
@@ -86,15 +72,20 @@ fn a_private_inference_is_cut_into_its_phases() {
 }
 
 #[test]
-fn bad_orders_say_what_is_wrong() {
+fn invalid_calls_are_explained() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    assert!(bad(dir, &["lab", "measure", "--interval", "0", "--", "true"]).contains("--interval must be 0.001"));
-    assert!(bad(dir, &["lab", "measure", "--idle", "nan", "--", "true"]).contains("--idle must be"));
-    assert!(bad(dir, &["lab", "measure", "--source", "nosuch", "--", "true"]).contains("nosuch"));
-    assert!(bad(dir, &["lab", "measure", "-o", "missing/r.jsonl", "--", "true"]).contains("missing/r.jsonl"));
-    assert!(bad(dir, &["lab", "measure", "--", "/nonexistent"]).contains("/nonexistent"));
-    assert!(bad(dir, &["lab", "measure", "--", "sh", "-c", "exit 7"]).contains("exit status: 7"));
-    assert!(bad(dir, &["lab", "mark", "begin", "x", "a=1"]).contains("at the end of a phase"));
-    good(dir, &["lab", "mark", "begin", "nobody-measures"]);
+    for (args, message) in [
+        (&["measure", "--interval", "0", "--", "true"][..], "--interval must be 0.001"),
+        (&["measure", "--idle", "nan", "--", "true"], "--idle must be"),
+        (&["measure", "--source", "nosuch", "--", "true"], "nosuch"),
+        (&["measure", "-o", "missing/r.jsonl", "--", "true"], "missing/r.jsonl"),
+        (&["measure", "--", "/nonexistent"], "/nonexistent"),
+        (&["measure", "--", "sh", "-c", "exit 7"], "exit status: 7"),
+        (&["mark", "begin", "x", "a=1"], "at the end of a phase"),
+    ] {
+        let error = bad(dir, args);
+        assert!(error.contains(message), "{args:?}: {error}");
+    }
+    good(dir, &["mark", "begin", "nobody-measures"]);
 }

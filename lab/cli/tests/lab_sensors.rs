@@ -45,7 +45,7 @@ fn the_model_is_tested_under_load() {
 }
 
 #[test]
-fn a_meter_that_stands_still_is_refused() {
+fn a_constant_meter_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("meter.csv");
     std::fs::write(&path, "time_s,watts\n0,3\n1,3\n").expect("a file");
@@ -61,7 +61,7 @@ fn a_meter_that_stands_still_is_refused() {
 }
 
 #[test]
-fn wrong_calls_are_told_what_to_do() {
+fn invalid_calls_are_explained() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("board.toml");
     let path = path.to_str().expect("a path");

@@ -64,7 +64,6 @@ pub fn run(args: &Args) -> Result<()> {
     print::line(&format!("written: {}; use it as --source model:{}", args.output.display(), args.output.display()))
 }
 
-/// Opens the named sensor, or the first one that measures.
 fn sensor(name: Option<&str>) -> Result<Box<dyn Source>> {
     let roots = Roots::system();
     let source = match name {

@@ -12,16 +12,21 @@ use tacit_cli::print;
 use tacit_experiments::campaign::{Run, describe};
 use tacit_experiments::experiment::{Event, Experiment, Outcome, Settings, plan};
 
-/// Returns a flag that Ctrl-C sets from now on.
-pub fn stopping() -> anyhow::Result<Arc<AtomicBool>> {
+/// Returns a flag that Ctrl-C sets from now on. A note then says that finished `parts` are kept.
+pub fn stopping(parts: &'static str) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let wish = stop.clone();
     ctrlc::set_handler(move || {
         if !wish.swap(true, Ordering::SeqCst) {
-            print::note("stopping: finished runs are kept; the same command continues the campaign");
+            print::note(&format!("stopping: finished {parts} are kept; the same command continues the campaign"));
         }
     })?;
     Ok(stop)
+}
+
+/// The version of this program, for records.
+pub fn versions() -> BTreeMap<String, String> {
+    BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
 }
 
 /// Takes over runs of the campaigns `from`, then runs the rest of an experiment in `dir` with
@@ -36,7 +41,7 @@ pub fn carry_out(
     let settings = Settings {
         dir: dir.to_owned(),
         program: tacit_cli::program::find_program("tacit")?,
-        versions: BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
+        versions: versions(),
         from: from.to_owned(),
     };
     let mut printer = Printer::new(as_json, stop.clone());
@@ -45,7 +50,6 @@ pub fn carry_out(
     conclude(&outcome, dir, as_json)
 }
 
-/// Prints the planned runs and their expected duration.
 pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> anyhow::Result<()> {
     let spec = experiment.spec();
     if as_json {
@@ -77,7 +81,6 @@ pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> 
     Ok(())
 }
 
-/// Formats a duration for people.
 pub fn span(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
@@ -141,7 +144,6 @@ impl Printer {
     }
 }
 
-/// Formats a run as one line.
 fn line(run: &Run, warm_up: bool) -> String {
     let name = format!("{} #{}{}", describe(&run.cell), run.repetition, if warm_up { " (warm-up)" } else { "" });
     if let Some(failure) = &run.failure {

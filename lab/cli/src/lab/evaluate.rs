@@ -7,18 +7,12 @@ use std::path::{Path, PathBuf};
 use tacit_cli::python;
 
 /// Finds a Python with the module.
-///
-/// # Errors
-/// There is none.
 pub fn find() -> anyhow::Result<PathBuf> {
     python::find(&["tacit.lab"], ".")
 }
 
 /// Replaces this process by `python -m tacit.lab COMMAND`, which reads `input` as JSON, prints, and
 /// keeps the process id and signals.
-///
-/// # Errors
-/// The input cannot be stored, or Python cannot be started.
 pub fn become_python(python: &Path, command: &str, input: &impl Serialize) -> anyhow::Result<()> {
     let mut file = tempfile::tempfile().context("making a file for Python's input")?;
     file.write_all(&serde_json::to_vec(input)?).context("writing Python's input")?;

@@ -1,6 +1,7 @@
 //! The model and the input of an inference experiment, kept in the campaign's folder so that the
 //! folder suffices to repeat the experiment.
-use anyhow::{Context, bail};
+use super::files::{SOURCE, come_from};
+use anyhow::Context;
 use serde_json::json;
 use std::fs;
 use std::io::Write;
@@ -16,10 +17,6 @@ const DIGITS: &[u8] = include_bytes!("../../../../models/digits.onnx");
 const SAMPLES: &[u8] = include_bytes!("../../../../models/digits_samples.npy");
 const DIGIT: &[u8] = include_bytes!("../../../../models/digit.npy");
 
-/// Names the sources of model and input: importing the same network twice does not give the same
-/// bytes.
-const SOURCE: &str = "source.json";
-
 /// Writes `DIR/inputs/model.tacit` and `DIR/inputs/input.npy`. A continued campaign keeps its
 /// files, and refuses another model or input.
 pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow::Result<()> {
@@ -28,13 +25,8 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     campaign::own_folder(&folder)?;
     let (model_bytes, values) = (model.map(read).transpose()?, input.map(read).transpose()?);
     let source = json!({"model": digest(model_bytes.as_deref()), "input": digest(values.as_deref())});
-    match fs::read(folder.join(SOURCE)) {
-        Ok(saved) if serde_json::from_slice::<serde_json::Value>(&saved).is_ok_and(|t| t == source) => return Ok(()),
-        Ok(_) => {
-            bail!("{} has another model or input than was given now; choose another folder with -o", folder.display())
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(e).with_context(|| format!("reading {}", folder.join(SOURCE).display())),
+    if come_from(&source, &folder, "another model or input than was given")? {
+        return Ok(());
     }
     let owners = match (model, model_bytes) {
         (Some(path), Some(bytes)) if path.extension().is_some_and(|e| e == "onnx") => {
@@ -51,16 +43,13 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     };
     write(&folder.join("model.tacit"), &file::write(&owners)?)?;
     write(&folder.join("input.npy"), &values)?;
-    // Write this file last: without it, the next run makes both files again.
     write(&folder.join(SOURCE), source.to_string().as_bytes())
 }
 
-/// Reads a file that the user names.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     tacit_cli::files::read(path, file::MAX_BYTES)
 }
 
-/// Returns the digest of a given file.
 fn digest(bytes: Option<&[u8]>) -> String {
     bytes.map_or("built in".into(), |b| blake3::hash(b).to_hex().to_string())
 }

@@ -30,33 +30,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Goodput in each direction: 20mbit, 3.89mbit, 64kbit
-    #[arg(long, help_heading = "Link")]
-    rate: Option<Rate>,
-    /// Goodput from client to server (overrides --rate)
-    #[arg(long, help_heading = "Link")]
-    up: Option<Rate>,
-    /// Goodput from server to client (overrides --rate)
-    #[arg(long, help_heading = "Link")]
-    down: Option<Rate>,
-    /// Round-trip time of the idle link: 40ms
-    #[arg(long, help_heading = "Link")]
-    rtt: Option<String>,
-    /// Variation of the round-trip time, in both directions: 5ms
-    #[arg(long, help_heading = "Link")]
-    jitter: Option<String>,
-    /// Fraction of packets to lose, in each direction
-    #[arg(long, help_heading = "Link")]
-    loss: Option<f64>,
-    /// Fraction of packets with a changed payload byte that no checksum detects, in each direction
-    #[arg(long, help_heading = "Link")]
-    corrupt: Option<f64>,
-    /// Fraction of packets to send again later, in each direction
-    #[arg(long, help_heading = "Link")]
-    duplicate: Option<f64>,
-    /// Named link to start from (see --list); other options override its properties
-    #[arg(long, help_heading = "Link")]
-    preset: Option<String>,
+    #[command(flatten)]
+    link: LinkOptions,
     /// List the named links and their sources
     #[arg(long, conflicts_with_all = ["accuracy", "command"], help_heading = "Output")]
     list: bool,
@@ -84,6 +59,57 @@ pub struct Args {
     command: Vec<String>,
 }
 
+// A doc comment would be help.
+#[derive(clap::Args)]
+struct LinkOptions {
+    /// Goodput in each direction: 20mbit, 3.89mbit, 64kbit
+    #[arg(long, help_heading = "Link")]
+    rate: Option<Rate>,
+    /// Goodput from client to server (overrides --rate)
+    #[arg(long, help_heading = "Link")]
+    up: Option<Rate>,
+    /// Goodput from server to client (overrides --rate)
+    #[arg(long, help_heading = "Link")]
+    down: Option<Rate>,
+    /// Round-trip time of the idle link: 40ms
+    #[arg(long, help_heading = "Link")]
+    rtt: Option<String>,
+    /// Variation of the round-trip time, in both directions: 5ms
+    #[arg(long, help_heading = "Link")]
+    jitter: Option<String>,
+    /// Fraction of packets to lose, in each direction
+    #[arg(long, help_heading = "Link")]
+    loss: Option<f64>,
+    /// Fraction of packets with a changed payload byte that no checksum detects, in each direction
+    #[arg(long, help_heading = "Link")]
+    corrupt: Option<f64>,
+    /// Fraction of packets to send again later, in each direction
+    #[arg(long, help_heading = "Link")]
+    duplicate: Option<f64>,
+    /// Named link to start from (see --list); other options override its properties
+    #[arg(long, help_heading = "Link")]
+    preset: Option<String>,
+}
+
+impl LinkOptions {
+    fn spec(&self) -> Result<LinkSpec> {
+        let Self { rate, up, down, rtt, jitter, loss, corrupt, duplicate, preset } = self;
+        let text = LinkSpecText {
+            name: None,
+            preset: preset.clone(),
+            rate: *rate,
+            up: *up,
+            down: *down,
+            rtt: rtt.clone(),
+            jitter: jitter.clone(),
+            loss: *loss,
+            corrupt: *corrupt,
+            duplicate: *duplicate,
+        };
+        Ok(LinkSpec::parse(&text)?)
+    }
+}
+
 pub fn run(args: &Args) -> Result<()> {
     let effort =
         parse_duration(&args.effort).map_err(|detail| anyhow::anyhow!("effort {:?}: {detail}", args.effort))?;
@@ -93,18 +119,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.accuracy {
         return accuracy(effort, args.json);
     }
-    let spec = LinkSpec::parse(&LinkSpecText {
-        name: None,
-        preset: args.preset.clone(),
-        rate: args.rate,
-        up: args.up,
-        down: args.down,
-        rtt: args.rtt.clone(),
-        jitter: args.jitter.clone(),
-        loss: args.loss,
-        corrupt: args.corrupt,
-        duplicate: args.duplicate,
-    })?;
+    let spec = args.link.spec()?;
     if args.no_measure && args.command.is_empty() {
         bail!("--no-measure without a COMMAND leaves nothing to do; give a COMMAND after --");
     }
@@ -140,7 +155,6 @@ fn list(as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the measurement, as text or JSON.
 fn report(spec: &LinkSpec, figures: &LinkFigures, json: bool) -> Result<()> {
     if json {
         let mut line = serde_json::to_value(figures)?;
@@ -204,7 +218,6 @@ fn accuracy(effort: Duration, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Events that a run waits for.
 enum Event {
     Ended(std::io::Result<ExitStatus>),
     Interrupted,
@@ -216,14 +229,12 @@ fn serve_and_run(link: &Link, args: &Args, mut command: Command) -> Result<i32> 
     let interrupt: Sender<Event> = tell.clone();
     // After the run the channel is closed, and the interrupt is ignored.
     ctrlc::set_handler(move || _ = interrupt.send(Event::Interrupted)).context("cannot watch for Ctrl-C")?;
-    let mut server = match &args.server {
-        Some(text) => {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", text]);
-            Some(link.spawn(Side::Server, with_addresses(link, &mut shell))?)
-        }
-        None => None,
-    };
+    let mut server = None;
+    if let Some(text) = &args.server {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", text]);
+        server = Some(link.spawn(Side::Server, with_addresses(link, &mut shell))?);
+    }
     if let (Some(port), Some(server)) = (args.server_port, &mut server)
         && !await_port(link, server, port, &events)?
     {
@@ -251,8 +262,7 @@ fn wait(process: u32, events: &Receiver<Event>) -> Result<i32> {
     match events.recv()? {
         Event::Ended(status) => Ok(code(status?)),
         Event::Interrupted => {
-            // A terminal signals the program as well; pass on a signal that only this process
-            // received.
+            // A terminal signals the program as well; this is for a signal to this process alone.
             _ = Command::new("kill").args(["-TERM", &process.to_string()]).status();
             match events.recv_timeout(GRACE) {
                 Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(INTERRUPTED),
@@ -262,7 +272,7 @@ fn wait(process: u32, events: &Receiver<Event>) -> Result<i32> {
     }
 }
 
-/// Returns the exit status as the shell reports it: 128 + signal for a killed program.
+/// The exit status as the shell reports it: 128 + signal for a killed program.
 fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
@@ -312,7 +322,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         assert!(listening(port).unwrap());
         drop(listener);
-        // A child that another test has just forked holds the port open until its program starts.
+        // A child that another test has just forked holds the port open for a while.
         let closed = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             !listening(port).unwrap()

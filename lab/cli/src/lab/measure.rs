@@ -1,4 +1,5 @@
 //! `tacit lab measure`: the resources that one command uses on this host.
+use super::conduct::versions;
 use anyhow::{bail, ensure};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -78,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         output::write(path, &table, CSV)?;
     }
     if args.json {
-        print::line(&serde_json::to_string_pretty(&as_json(&measured))?)?;
+        print::json(&as_json(&measured))?;
     } else {
         print_table(&measured)?;
     }
@@ -105,18 +106,12 @@ fn sources(names: &[String]) -> anyhow::Result<Vec<Box<dyn Source>>> {
     Ok(names.iter().map(|name| open(name, &roots)).collect::<Result<_, _>>()?)
 }
 
-/// Versions of this program for the record.
-fn versions() -> BTreeMap<String, String> {
-    BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
-}
-
 /// Stands for the command's process id before the command starts.
 const NOT_STARTED: u32 = 0;
 const ENDED: u32 = u32::MAX;
 
-/// Passes a request to end on to the command. Before the command has started, this process just
-/// exits: there are no measurements to keep. After its end, only the idle host is still measured,
-/// and its id may belong to another process: nothing is signalled.
+/// Passes a request to end on to the command. Before the command has started, this process exits:
+/// there are no measurements to keep. After its end, its id may belong to another process.
 fn interrupt(pid: u32, hurry: &AtomicBool) {
     hurry.store(true, Ordering::SeqCst);
     match i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {

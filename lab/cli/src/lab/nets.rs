@@ -1,10 +1,10 @@
 //! The networks of a campaign, kept in its folder with their lowerings: made once, served in every
 //! cell.
+use super::files::{SOURCE, come_from, replace};
 use super::inputs;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use tacit_backends::Registry;
 use tacit_cli::lowering::Lowering;
@@ -18,7 +18,6 @@ pub const SMALL: [&str; 4] = ["digits", "lenet", "m2", "resnet32"];
 /// Default network for the role of the largest, if the file exists.
 const LARGE: &str = "models/squeezenet1.1_fp32.onnx";
 
-/// The source of a network.
 enum Origin {
     Digits,
     /// A network of the zoo, by name.
@@ -91,9 +90,9 @@ impl Net {
     }
 }
 
-/// Chooses the networks of a campaign, from the smallest: the named ones, then a large one. The
-/// large one is the named file (`none` for none), or SqueezeNet of the shared data. Returns a note
-/// if that is missing.
+/// Chooses the networks of a campaign, from the smallest: the named ones, then a large one. The large
+/// one is the named file (`none` for none), or SqueezeNet of the shared data; a note says that it is
+/// missing.
 pub fn choose(names: &[String], model: Option<&str>, is_quick: bool) -> anyhow::Result<(Vec<Net>, Option<String>)> {
     let small: Vec<&str> = match names {
         [] => SMALL.to_vec(),
@@ -123,8 +122,7 @@ pub fn choose(names: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
     Ok((nets, note))
 }
 
-/// Finds SqueezeNet in the shared data: in `TACIT_DATA`, or beside the repository around the
-/// current folder.
+/// Finds SqueezeNet in `TACIT_DATA`, or in the shared data beside the repository of this folder.
 fn shared_data_dir() -> Option<PathBuf> {
     let current_dir = env::current_dir().ok()?;
     let around = current_dir.ancestors().map(|folder| folder.join("shared/data"));
@@ -143,12 +141,8 @@ pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<
     let backend = registry.get(&lowering.backend)?;
     let sources = nets.iter().map(Net::source).collect::<anyhow::Result<Vec<Value>>>()?;
     let source = json!({"nets": sources, "backend": backend.id(), "options": options});
-    let path = folder.join("source.json");
-    match fs::read(&path) {
-        Ok(saved) if serde_json::from_slice::<Value>(&saved).is_ok_and(|saved| saved == source) => return Ok(paths),
-        Ok(_) => bail!("{} has other networks than were named now; choose another folder with -o", folder.display()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+    if come_from(&source, &folder, "other networks than were named")? {
+        return Ok(paths);
     }
     for (net, path) in nets.iter().zip(&paths) {
         print::note(&format!("{}: importing, and lowering for {}", net.name, backend.id()));
@@ -159,15 +153,14 @@ pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<
         lowering.seal.write_model(path, &tacit_graph::file::write(&model)?)?;
         lowering.seal.write_lowered(path, &model, &**backend, &options, &*lowered)?;
     }
-    // Write this file last: without it, the next run makes all files again.
-    tacit_experiments::campaign::remove(&path).with_context(|| format!("writing {}", path.display()))?;
-    fs::write(&path, source.to_string()).with_context(|| format!("writing {}", path.display()))?;
+    replace(&folder.join(SOURCE), source.to_string())?;
     Ok(paths)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use tacit_store::managed::MARK;
 
     #[test]
@@ -181,9 +174,9 @@ mod tests {
         assert_eq!(names(&["tiny-mlp"], None), (vec!["tiny-mlp".to_owned()], None));
         assert_eq!(names(&["digits"], Some("x/big.onnx")).0, ["digits", "big"]);
         let (nets, note) = choose(&[], None, true).unwrap();
-        assert!(nets.len() == 4, "quick goes without a large one");
-        assert!(note.is_none(), "quick goes without a large one");
-        let error = choose(&["tiny".into()], None, false).err().expect("there is no such network").to_string();
+        assert_eq!(nets.len(), 4, "quick goes without a large one");
+        assert!(note.is_none());
+        let error = choose(&["tiny".into()], None, false).err().unwrap().to_string();
         assert!(error.contains("tiny-mlp"), "{error}");
         assert!(error.contains(".onnx"), "{error}");
     }

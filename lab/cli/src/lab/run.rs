@@ -31,6 +31,36 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR", required_unless_present_any = ["list", "show", "dry_run"])]
     #[arg(help_heading = "Output")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+    /// Folder of a campaign of such a machine, to take over the runs of the same cells from; may be
+    /// repeated
+    #[arg(long, value_name = "DIR", help_heading = "Input", hide_short_help = true)]
+    from: Vec<PathBuf>,
+    /// Model for private inference: .tacit or ONNX; in pm24-bandwidth, inference takes the place of
+    /// the workloads
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    model: Option<PathBuf>,
+    /// Input for private inference, an image or .npy [default: seeded values in the model's range]
+    #[arg(long, value_name = "FILE", requires = "model", help_heading = "Input")]
+    input: Option<PathBuf>,
+    /// Print one JSON object per run, and one at the end
+    #[arg(long)]
+    json: bool,
+    /// List the built-in experiments
+    #[arg(long, conflicts_with_all = ["show", "dry_run"], help_heading = "Output")]
+    list: bool,
+    /// Print the experiment as TOML, with options applied and defaults filled in, and end
+    #[arg(long, help_heading = "Output")]
+    show: bool,
+    /// Print the plan with its duration, and end
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
+}
+
+// Options that change the experiment. A doc comment would be help.
+#[derive(clap::Args)]
+struct Overrides {
     /// Number of measured runs of each cell
     #[arg(long, value_name = "N", help_heading = "Limits")]
     repetitions: Option<u32>,
@@ -62,29 +92,6 @@ pub struct Args {
     /// Seed of the order of the runs
     #[arg(long, value_name = "N", help_heading = "Input", hide_short_help = true)]
     seed: Option<u64>,
-    /// Folder of a campaign of such a machine, to take over the runs of the same cells from; may be
-    /// repeated
-    #[arg(long, value_name = "DIR", help_heading = "Input", hide_short_help = true)]
-    from: Vec<PathBuf>,
-    /// Model for private inference: .tacit or ONNX; in pm24-bandwidth, inference takes the place of
-    /// the workloads
-    #[arg(long, value_name = "FILE", help_heading = "Model")]
-    model: Option<PathBuf>,
-    /// Input for private inference, an image or .npy [default: seeded values in the model's range]
-    #[arg(long, value_name = "FILE", requires = "model", help_heading = "Input")]
-    input: Option<PathBuf>,
-    /// Print one JSON object per run, and one at the end
-    #[arg(long)]
-    json: bool,
-    /// List the built-in experiments
-    #[arg(long, conflicts_with_all = ["show", "dry_run"], help_heading = "Output")]
-    list: bool,
-    /// Print the experiment as TOML, with options applied and defaults filled in, and end
-    #[arg(long, help_heading = "Output")]
-    show: bool,
-    /// Print the plan with its duration, and end
-    #[arg(long, help_heading = "Output")]
-    dry_run: bool,
 }
 
 /// Experiments that are no matrix of links and commands: each has its own options.
@@ -117,7 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if experiment.spec().values.contains_key("model") {
         inputs::prepare(dir, args.model.as_deref(), args.input.as_deref())?;
     }
-    carry_out(&experiment, dir, &args.from, args.json, &stopping()?)
+    carry_out(&experiment, dir, &args.from, args.json, &stopping("runs")?)
 }
 
 fn list(as_json: bool) -> anyhow::Result<()> {
@@ -157,42 +164,44 @@ fn load(args: &Args) -> anyhow::Result<ExperimentSpec> {
     if args.model.is_some() && !spec.values.contains_key("model") {
         bail!("{name} runs no model: its commands do not use {{model}}");
     }
-    if args.quick {
-        spec.make_quick();
-    }
-    override_lists(args, &mut spec)?;
-    spec.repetitions = args.repetitions.unwrap_or(spec.repetitions);
-    spec.seconds = args.seconds.unwrap_or(spec.seconds);
-    spec.interval_s = args.interval.unwrap_or(spec.interval_s);
-    spec.seed = args.seed.or(spec.seed);
-    if !args.sources.is_empty() {
-        spec.sources.clone_from(&args.sources);
-    }
-    match args.device.as_deref() {
-        Some("none") => spec.device = None,
-        Some(device) => spec.device = Some(device.to_owned()),
-        None => {}
-    }
+    args.overrides.apply(&mut spec)?;
     Ok(spec)
 }
 
-fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> {
-    if !args.transports.is_empty() {
-        spec.transports.clone_from(&args.transports);
-    }
-    if !args.links.is_empty() {
-        spec.links = args.links.iter().map(|name| own_link(&spec.links, name)).collect();
-    }
-    for name in &args.workloads {
-        if !spec.workloads.iter().any(|w| w.name == *name) {
-            let names: Vec<&str> = spec.workloads.iter().map(|w| w.name.as_str()).collect();
-            bail!("{} has no workload `{name}`; it has {}", spec.name, names.join(", "));
+impl Overrides {
+    fn apply(&self, spec: &mut ExperimentSpec) -> anyhow::Result<()> {
+        if self.quick {
+            spec.make_quick();
         }
+        if !self.transports.is_empty() {
+            spec.transports.clone_from(&self.transports);
+        }
+        if !self.links.is_empty() {
+            spec.links = self.links.iter().map(|name| own_link(&spec.links, name)).collect();
+        }
+        for name in &self.workloads {
+            if !spec.workloads.iter().any(|w| w.name == *name) {
+                let names: Vec<&str> = spec.workloads.iter().map(|w| w.name.as_str()).collect();
+                bail!("{} has no workload `{name}`; it has {}", spec.name, names.join(", "));
+            }
+        }
+        if !self.workloads.is_empty() {
+            spec.workloads.retain(|w| self.workloads.contains(&w.name));
+        }
+        spec.repetitions = self.repetitions.unwrap_or(spec.repetitions);
+        spec.seconds = self.seconds.unwrap_or(spec.seconds);
+        spec.interval_s = self.interval.unwrap_or(spec.interval_s);
+        spec.seed = self.seed.or(spec.seed);
+        if !self.sources.is_empty() {
+            spec.sources.clone_from(&self.sources);
+        }
+        match self.device.as_deref() {
+            Some("none") => spec.device = None,
+            Some(device) => spec.device = Some(device.to_owned()),
+            None => {}
+        }
+        Ok(())
     }
-    if !args.workloads.is_empty() {
-        spec.workloads.retain(|w| args.workloads.contains(&w.name));
-    }
-    Ok(())
 }
 
 /// Returns the experiment's own link of this name, else the preset.

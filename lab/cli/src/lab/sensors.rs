@@ -36,7 +36,6 @@ pub struct Args {
     pub(super) json: bool,
 }
 
-/// One source in the list.
 #[derive(Serialize)]
 struct Entry {
     name: String,
@@ -117,14 +116,19 @@ fn test(source: &mut dyn Source, plan: &SelfTest, entry: &mut Entry) -> Result<(
     Ok(())
 }
 
+/// Prints a line below the name of a source.
+fn print_detail(text: &str) -> Result<()> {
+    print::line(&format!("            {text}"))
+}
+
 fn show(entries: &[Entry]) -> Result<()> {
     for entry in entries.iter().filter(|e| e.usable) {
         show_usable(entry)?;
     }
     for entry in entries.iter().filter(|e| !e.usable) {
         print::line(&format!("not usable  {}", entry.name))?;
-        print::line(&format!("            {}", entry.reason.as_deref().unwrap_or_default()))?;
-        print::line(&format!("            what to do: {}", entry.remedy.as_deref().unwrap_or_default()))?;
+        print_detail(entry.reason.as_deref().unwrap_or_default())?;
+        print_detail(&format!("what to do: {}", entry.remedy.as_deref().unwrap_or_default()))?;
     }
     if !entries.iter().any(|e| e.usable) {
         let profiles: Vec<&str> = DeviceProfile::names().collect();
@@ -140,28 +144,26 @@ fn show(entries: &[Entry]) -> Result<()> {
 fn show_usable(entry: &Entry) -> Result<()> {
     print::line(&format!("usable      {}", entry.name))?;
     if entry.place != entry.name {
-        print::line(&format!("            at {}", entry.place))?;
+        print_detail(&format!("at {}", entry.place))?;
     }
     if let Some(info) = &entry.info {
         let (counted_rails, other_rails) = (rails(info, true), rails(info, false));
-        print::line(&format!("            counts {}", counted_rails.join(" + ")))?;
+        print_detail(&format!("counts {}", counted_rails.join(" + ")))?;
         if !other_rails.is_empty() {
-            print::line(&format!("            also reads {}", other_rails.join(", ")))?;
+            print_detail(&format!("also reads {}", other_rails.join(", ")))?;
         }
-        print::line(&format!("            {}, at most every {} ms", info.provenance.name(), info.min_interval_ms))?;
+        print_detail(&format!("{}, at most every {} ms", info.provenance.name(), info.min_interval_ms))?;
     }
-    for note in &entry.notes {
-        print::line(&format!("            {note}"))?;
-    }
+    entry.notes.iter().try_for_each(|note| print_detail(note))?;
     if let Some(report) = &entry.self_test {
         let (idle, load) = (&report.idle, &report.load);
-        print::line(&format!(
-            "            self-test passed: {:.3} W (SD {:.3}) at rest, {:.3} W (SD {:.3}) with all cores busy",
+        print_detail(&format!(
+            "self-test passed: {:.3} W (SD {:.3}) at rest, {:.3} W (SD {:.3}) with all cores busy",
             idle.mean_w, idle.sd_w, load.mean_w, load.sd_w
         ))?;
         if report.is_coarse() {
-            print::line(&format!(
-                "            coarse: steps of {:.3} W, so each reading is uncertain by about {:.3} W",
+            print_detail(&format!(
+                "coarse: steps of {:.3} W, so each reading is uncertain by about {:.3} W",
                 report.resolution_w,
                 report.resolution_w / 12.0_f64.sqrt()
             ))?;

@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Err(error) = &python {
         print::note(&format!("nothing can evaluate the runs: {error}"));
     }
-    carry_out(&experiment, dir, &[], args.json, &stopping()?)?;
+    carry_out(&experiment, dir, &[], args.json, &stopping("runs")?)?;
     let input = json!({ "runs": campaign::load(dir)?.runs, "paper": paper, "json": args.json });
     become_python(&python?, "transport", &input)
 }

@@ -155,7 +155,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the channel for phase marks, if a measurement runs. A failure does not stop the run.
+/// Opens the channel for phase marks, if a measurement runs.
 fn marks(party: &str) -> Option<MarkSender> {
     MarkSender::from_env(party).unwrap_or_else(|error| {
         print::note(&format!("warning: this run will have no phase marks: {error}"));

@@ -33,8 +33,7 @@ impl FromStr for What {
     }
 }
 
-/// Measures the library on one thread. Returns none for networks, which [`super::networks`]
-/// measures.
+/// Measures the library on one thread; none for networks, which [`super::networks`] measures.
 pub fn measure(measurement: What) -> anyhow::Result<Option<Value>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
     pool.install(|| match measurement {
@@ -72,9 +71,8 @@ fn table_3() -> anyhow::Result<Value> {
     )
 }
 
-/// Measures bootstraps of both sets with the same number of special primes at all levels, and with
-/// more at lower levels, as the sets define. Keys are hoisted for set B and chained for set A,
-/// whose keys would not fit memory otherwise.
+/// Measures bootstraps of both sets with the same number of special primes at all levels, and as the
+/// sets define. Keys are hoisted for set B and chained for set A, whose keys would not fit memory.
 fn bootstraps() -> anyhow::Result<Value> {
     let mut rows = Vec::new();
     for (name, method, alphas) in
@@ -104,8 +102,7 @@ fn bootstraps() -> anyhow::Result<Value> {
     }))
 }
 
-/// Measures the second of two bootstraps in seconds; returns the number and the bytes of its keys
-/// as well.
+/// Seconds of the second of two bootstraps, number and bytes of its keys.
 fn bootstrap(name: &str, spec: &ParametersSpec, method: Method) -> anyhow::Result<(f64, usize, usize)> {
     let mut bench = Bench::new(spec)?;
     let boot = Bootstrapper::new(&bench.context, &boot_spec(name, bench.context.degree() / 2, method)?)?;

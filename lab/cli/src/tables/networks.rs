@@ -48,7 +48,6 @@ struct OfSet {
     ran: RunReport,
 }
 
-/// A network to measure.
 pub struct MeasureRequest<'a> {
     /// The network, as the paper calls it.
     pub name: &'a str,
@@ -59,11 +58,8 @@ pub struct MeasureRequest<'a> {
     pub chosen: Option<&'a str>,
 }
 
-/// Runs `file` with every key set, both parties in this process.
-///
-/// # Errors
-/// The back end refuses the file or network, or an answer is farther from the reference than the
-/// error bound.
+/// Runs `file` with every key set, both parties in this process. Fails if an answer is farther from
+/// the reference than the error bound.
 pub fn measure(file: &Path, request: &MeasureRequest<'_>, seal: &SealArgs) -> anyhow::Result<Measured> {
     let model = tacit_cli::bench::load(file, seal)?;
     let mut sets = Vec::new();
@@ -79,7 +75,6 @@ pub fn measure(file: &Path, request: &MeasureRequest<'_>, seal: &SealArgs) -> an
     Ok(Measured { network, file, options, threads, sets })
 }
 
-/// Joins options with those of a key set.
 fn join_options(options: &str, extra: &str) -> String {
     [options, extra].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",")
 }
@@ -105,7 +100,6 @@ fn of_set(
     Ok(OfSet { set, options: options.into(), key_bytes, layers_s, bootstraps_s, rest_s, online_s, paper_s, ran })
 }
 
-/// Prints the table.
 pub fn show(measured: &Measured) -> anyhow::Result<()> {
     let Measured { network, file, options, threads, sets } = measured;
     let options = if options.is_empty() { String::new() } else { format!(", -O {options}") };

@@ -83,7 +83,7 @@ pub struct Fewer {
 }
 
 /// The programs of a cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// Its name, as the experiment's.

@@ -44,7 +44,7 @@ pub struct ClientReport {
 }
 
 /// Connects a client for each request, and a second time for each announced one; opens its model
-/// and makes its keys. A request then costs only its own phases. Returns none if stopped.
+/// and makes its keys. Returns none if stopped.
 pub fn connect(
     address: &str,
     keys_dir: &Path,
@@ -70,14 +70,10 @@ pub fn connect(
         let mut client = Connection::connect(Registry::standard(), config)?.open(net, Some(backend))?;
         client.setup()?;
         let is_announced = arrival.lead.is_some() && client.model().preparation() != Preparation::Nothing;
-        let maker = match is_announced {
-            true => {
-                let mut maker = client.connect_again()?;
-                maker.setup()?;
-                Some(maker)
-            }
-            false => None,
-        };
+        let mut maker = is_announced.then(|| client.connect_again()).transpose()?;
+        if let Some(maker) = &mut maker {
+            maker.setup()?;
+        }
         let at_s = arrival.at.secs();
         let notice_s = (at_s - arrival.lead.map_or(0.0, |lead| lead.secs())).max(0.0);
         let input = tacit_cli::bench::seeded_input(client.interface());
@@ -105,7 +101,6 @@ pub fn drive(
             match spawned.context("starting a thread for each request") {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    // Stop the requests that have started already.
                     stop.store(true, Ordering::Relaxed);
                     closers.iter().for_each(|closer| closer.close());
                     return Err(error);
@@ -134,7 +129,6 @@ pub fn one_by_one(
 }
 
 impl ReadyClient {
-    /// Runs the request, and counts it in `done`.
     fn run(self, start: Instant, stop: &AtomicBool, done: &AtomicUsize) -> ClientReport {
         let mut report = ClientReport::default();
         if let Err(error) = self.ask(start, stop, &mut report) {

@@ -11,19 +11,18 @@ mod settings;
 mod stage;
 mod watch;
 
+use super::conduct::{stopping, versions};
 use super::nets;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use profile::Profile;
 use serde_json::json;
-use settings::{Cell, NAME, Settings};
+use settings::{Cell, NAME, Settings, Traffic};
 use stage::Stage;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tacit_cli::lowering::Lowering;
 use tacit_cli::print;
 use tacit_experiments::campaign::{self, Campaign, Folder, Run};
@@ -58,31 +57,8 @@ pub struct Args {
     /// Folder of the campaign, to make or to continue
     #[arg(short, long, value_name = "DIR", visible_alias = "out", help_heading = "Output")]
     output: PathBuf,
-    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`. Every
-    /// request comes from a client of its own, so `+fair` changes nothing
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,fcfs,priority:0.1,adaptive")]
-    #[arg(help_heading = "Server")]
-    policies: Vec<String>,
-    /// Workloads of the paper: mixed, light
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "mixed,light", help_heading = "Input")]
-    workloads: Vec<String>,
-    /// Shares of announced requests, in percent
-    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25", value_parser = settings::percent)]
-    #[arg(help_heading = "Input", hide_short_help = true)]
-    notices: Vec<u32>,
-    /// Seconds from a notice to its request
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, help_heading = "Input", hide_short_help = true)]
-    lead: f64,
-    /// Number of requests of each cell [default: 60 to 100, to take 40 minutes in all]
-    #[arg(long, value_name = "COUNT", value_parser = tacit_program::args::count(10_000), help_heading = "Limits")]
-    requests: Option<usize>,
-    /// Work that arrives in a second, in seconds of a network that runs alone; above 1, a server
-    /// with one job at a time falls behind
-    #[arg(long, value_name = "SHARE", default_value_t = 1.2, help_heading = "Limits")]
-    load: f64,
-    /// Requests per second, in place of the rate that --load gives
-    #[arg(long, value_name = "PER_SECOND", help_heading = "Limits", hide_short_help = true)]
-    rate: Option<f64>,
+    #[command(flatten)]
+    traffic: Traffic,
     /// Networks in the roles of the paper's M1, HiNet, M2, AlexNet and VGG-16: digits, names of the
     /// zoo, or files. The last network takes all remaining roles [default: digits,lenet,m2,resnet32
     /// and a large one]
@@ -123,17 +99,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         (false, Err(reason)) => (None, Some(format!("server and clients share the cores of this machine: {reason}"))),
         (true, _) => (None, None),
     };
+    let traffic = Traffic { requests: args.traffic.requests.or(args.quick.then_some(QUICK)), ..args.traffic.clone() };
     let settings = Settings {
         backend: args.lowering.backend.clone(),
         options: args.lowering.options()?,
         nets: nets.iter().map(|net| net.name.clone()).collect(),
-        policies: args.policies.clone(),
-        workloads: args.workloads.clone(),
-        notices: args.notices.clone(),
-        lead_s: args.lead,
-        requests: args.requests.or(args.quick.then_some(QUICK)),
-        load: args.load,
-        rate: args.rate,
+        traffic,
         cores: args.cores,
         slots: args.slots,
         pinned: cores.is_some(),
@@ -147,7 +118,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !campaign::is_there(&args.output) {
         folder.begin(&header(&settings)?)?;
     }
-    let (stop, scratch, requests) = (stopper()?, Scratch::new()?, AtomicUsize::new(0));
+    let (stop, scratch, requests) = (stopping("cells")?, Scratch::new()?, AtomicUsize::new(0));
     let dir = args.output.canonicalize().with_context(|| args.output.display().to_string())?;
     let models: Vec<PathBuf> = models.iter().map(|path| path.canonicalize()).collect::<Result<_, _>>()?;
     let stage = Stage {
@@ -182,29 +153,10 @@ fn resume(settings: &Settings, dir: &Path) -> anyhow::Result<Vec<Run>> {
 }
 
 fn header(settings: &Settings) -> anyhow::Result<Campaign> {
-    let versions = BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
-    Ok(Campaign {
-        version: campaign::VERSION,
-        experiment: NAME.into(),
-        description: ABOUT.into(),
-        spec: settings.to_toml()?,
-        machine: tacit_meter::machine::facts(&tacit_measure::usage::Roots::default(), &versions),
-        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-    })
+    let machine = tacit_meter::machine::facts(&tacit_measure::usage::Roots::default(), &versions());
+    Ok(Campaign::new(NAME.into(), ABOUT.into(), settings.to_toml()?, machine))
 }
 
-fn stopper() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let wish = stop.clone();
-    ctrlc::set_handler(move || {
-        if !wish.swap(true, Ordering::SeqCst) {
-            print::note("stopping: finished cells are kept; the same command continues the campaign");
-        }
-    })?;
-    Ok(stop)
-}
-
-/// A running campaign.
 struct Campaigning<'a> {
     stage: Stage<'a>,
     folder: &'a mut Folder,
@@ -213,7 +165,6 @@ struct Campaigning<'a> {
     as_json: bool,
 }
 
-/// The result of a campaign.
 struct Outcome {
     runs: Vec<Run>,
     failed: usize,
@@ -222,17 +173,13 @@ struct Outcome {
 }
 
 impl Campaigning<'_> {
-    /// Runs the cells that are missing.
     fn carry_out(mut self) -> anyhow::Result<Outcome> {
         let cells = self.stage.settings.cells();
         let todo = cells.into_iter().enumerate().filter(|(_, cell)| results::find_finished(&self.runs, cell).is_none());
         let todo: Vec<(usize, Cell)> = todo.collect();
         let mut outcome = Outcome { runs: vec![], failed: 0, remaining: todo.len(), stopped: false };
         let learned = self.stage.dir.join("profile");
-        let profile = match todo.is_empty() {
-            true => None,
-            false => self.profile(&learned)?,
-        };
+        let profile = if todo.is_empty() { None } else { self.profile(&learned)? };
         let (mut in_a_row, total) = (0, todo.len());
         for (index, (number, cell)) in todo.into_iter().enumerate() {
             let Some(profile) = &profile else { break };
@@ -332,17 +279,14 @@ fn conclude(settings: &Settings, outcome: &Outcome, dir: &Path, as_json: bool) -
     let Outcome { runs, failed, remaining, stopped } = outcome;
     let rows = results::rows(&settings.cells(), runs);
     let dir = dir.display();
-    match as_json {
-        true => {
-            let cells: Vec<_> = rows.iter().map(results::Row::json).collect();
-            let summary =
-                json!({"done": rows.len(), "failed": failed, "left": remaining, "stopped": stopped, "cells": cells});
-            print::line(&summary.to_string())?;
-        }
-        false => {
-            print::text(&results::table(&rows, settings.slots))?;
-            print::note(&format!("{} cells in {dir}; see them with `tacit lab report {dir}`", rows.len()));
-        }
+    if as_json {
+        let cells: Vec<_> = rows.iter().map(results::Row::json).collect();
+        let summary =
+            json!({"done": rows.len(), "failed": failed, "left": remaining, "stopped": stopped, "cells": cells});
+        print::line(&summary.to_string())?;
+    } else {
+        print::text(&results::table(&rows, settings.slots))?;
+        print::note(&format!("{} cells in {dir}; see them with `tacit lab report {dir}`", rows.len()));
     }
     if *stopped {
         bail!("stopped with {remaining} cells left; the same command continues the campaign");

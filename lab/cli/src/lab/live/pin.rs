@@ -22,7 +22,7 @@ pub fn cores() -> Result<Cores, String> {
 }
 
 /// Pins this thread, and everything that it starts from now on, to one core.
-pub fn here(core: Option<usize>) -> anyhow::Result<()> {
+pub fn pin_thread(core: Option<usize>) -> anyhow::Result<()> {
     let Some(core) = core else { return Ok(()) };
     let mut cpus = CpuSet::new();
     cpus.set(core);
@@ -34,16 +34,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_pinned_thread_starts_stays_on_its_core() {
+    fn children_of_a_pinned_thread_stay_on_its_core() {
         let Ok(Cores { server, clients, dealer }) = cores() else {
             let all_cpus = sched_getaffinity(None).unwrap();
-            assert!(all_cpus.count() < 2, "there are two cores");
+            assert!(all_cpus.count() < 2);
             return;
         };
         assert!(server != clients);
         assert!(dealer != server);
         let inherited = std::thread::spawn(move || {
-            here(Some(clients)).unwrap();
+            pin_thread(Some(clients)).unwrap();
             std::thread::spawn(|| sched_getaffinity(None).unwrap()).join().unwrap()
         });
         let set = inherited.join().unwrap();

@@ -3,12 +3,11 @@
 //! costs.
 use super::settings::{LIMIT_S, REQUESTS, Settings, affordable};
 use super::watch::{Phases, Watched};
+use crate::lab::files::{read_if_present, replace};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
-use tacit_experiments::campaign;
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span, Time};
 use tacit_sim::{Arrival, RecordedJob};
@@ -65,7 +64,6 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Returns the seconds of a phase in all runs that have the phase.
 fn lengths(runs: &[Phases], job_of: fn(&Phases) -> Option<RecordedJob>) -> Vec<f64> {
     runs.iter().filter_map(job_of).map(|job| job.length()).collect()
 }
@@ -94,14 +92,14 @@ impl Profile {
         let costs: Vec<f64> = nets.iter().map(|net| net.pre_s.unwrap_or(0.0) + net.on_s).collect();
         let (mut rates, mut request_s) = (BTreeMap::new(), 0.0);
         let cells = settings.cells().len() as f64;
-        for workload in &settings.workloads {
+        for workload in &settings.traffic.workloads {
             let mean_s = settings.mean(workload, &costs)?.max(1e-6);
-            let rate = settings.rate.unwrap_or(settings.load / mean_s);
+            let rate = settings.traffic.rate.unwrap_or(settings.traffic.load / mean_s);
             // Requests arrive at this rate; in the worst case the server answers one at a time.
-            request_s += mean_s.max(1.0 / rate) * cells / settings.workloads.len() as f64;
+            request_s += mean_s.max(1.0 / rate) * cells / settings.traffic.workloads.len() as f64;
             rates.insert(workload.clone(), rate);
         }
-        let requests = settings.requests.unwrap_or_else(|| affordable(request_s, cells * CELL_S));
+        let requests = settings.traffic.requests.unwrap_or_else(|| affordable(request_s, cells * CELL_S));
         Ok(Self { nets, requests, rates, expected_s: request_s * requests as f64 + cells * CELL_S })
     }
 
@@ -115,7 +113,7 @@ impl Profile {
                 self.requests
             ));
         }
-        let fewer = settings.requests.is_none() && self.requests < REQUESTS[1];
+        let fewer = settings.traffic.requests.is_none() && self.requests < REQUESTS[1];
         fewer
             .then(|| format!("{} requests a cell, for {} would take longer than it should", self.requests, REQUESTS[1]))
     }
@@ -136,21 +134,13 @@ impl Profile {
         models.collect()
     }
 
-    /// Writes the profile into a campaign's folder.
     pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
-        let path = dir.join(FILE);
-        let text = serde_json::to_vec_pretty(self)?;
-        let result = campaign::remove(&path).and_then(|()| fs::write(&path, text));
-        result.with_context(|| format!("writing {}", path.display()))
+        replace(&dir.join(FILE), serde_json::to_vec_pretty(self)?)
     }
 
-    /// Reads the profile of a campaign's folder, if there is one.
     pub fn read(dir: &Path) -> anyhow::Result<Option<Self>> {
         let path = dir.join(FILE);
-        let text = match fs::read(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            read => read.with_context(|| format!("reading {}", path.display()))?,
-        };
+        let Some(text) = read_if_present(&path)? else { return Ok(None) };
         let read: Self = serde_json::from_slice(&text).with_context(|| damaged_profile(&path))?;
         let seconds = read.nets.iter().flat_map(|net| [net.pre_s.unwrap_or(0.0), net.on_s]);
         let is_sound = seconds.chain([read.expected_s]).all(|s| (0.0..1e9).contains(&s))
@@ -161,12 +151,10 @@ impl Profile {
     }
 }
 
-/// Returns a phase of this length on any number of threads.
 fn phase(seconds: f64) -> PhaseSpec {
     PhaseSpec { first: Sample { time: Span::from_secs(seconds), memory: 0 }, speedup: Speedup::None }
 }
 
-/// Returns the error text for a damaged profile.
 fn damaged_profile(path: &Path) -> String {
     format!("{}: remove it, and the networks are measured again", path.display())
 }

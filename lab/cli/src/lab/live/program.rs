@@ -1,5 +1,5 @@
 //! A program of tacit that listens on loopback: the server or the dealer of a cell.
-use super::pin;
+use super::pin::pin_thread;
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -41,7 +41,7 @@ impl Program {
         // A child inherits the core of the thread that starts it.
         let started = thread::scope(|scope| {
             let starting = scope
-                .spawn(|| pin::here(core).and_then(|()| command.spawn().with_context(|| format!("starting {name}"))));
+                .spawn(|| pin_thread(core).and_then(|()| command.spawn().with_context(|| format!("starting {name}"))));
             starting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let mut child = started?;

@@ -2,7 +2,6 @@
 use super::settings::Cell;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use tacit_experiments::campaign::Run;
 use tacit_sim::Comparison;
 
@@ -54,12 +53,10 @@ fn comparison(results: &BTreeMap<String, f64>) -> Option<Comparison> {
     })
 }
 
-/// Returns a figure of a run, if the run has one.
 fn figure(results: &BTreeMap<String, f64>, key: &str) -> Option<f64> {
     results.get(key).copied()
 }
 
-/// Finds the successful run of a cell.
 pub fn find_finished<'a>(runs: &'a [Run], cell: &Cell) -> Option<&'a Run> {
     runs.iter().find(|run| run.failure.is_none() && run.cell == cell.labels())
 }
@@ -88,11 +85,10 @@ impl Row {
         })
     }
 
-    /// Formats a figure.
     fn format_figure(&self, key: &str, digits: usize) -> String {
         format_value(figure(&self.results, key), digits)
     }
-    /// Returns the row as JSON.
+
     pub fn json(&self) -> Value {
         json!({"cell": self.cell.labels(), "results": self.results, "delta_d_s": self.delta_d_s, "speed_up": self.speed_up,
             "off_because": self.reason})
@@ -122,19 +118,17 @@ pub fn table(rows: &[Row], slots: u32) -> String {
             row.format_figure("simulated.ratio", 2),
             row.format_figure("slots.delay_s", 3),
         ];
-        writeln!(text, "| {} |", cells.join(" | ")).expect("a String takes everything");
+        text += &format!("| {} |\n", cells.join(" | "));
     }
     for row in rows {
         if let Some(reason) = &row.reason {
             let ratio = row.results.get("simulated.ratio").copied().unwrap_or(f64::NAN);
-            writeln!(text, "off: {}: simulated D is {ratio:.2} of live: {reason}", row.cell.name())
-                .expect("a String takes everything");
+            text += &format!("off: {}: simulated D is {ratio:.2} of live: {reason}\n", row.cell.name());
         }
     }
     text
 }
 
-/// Formats a value with this number of decimals.
 fn format_value(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".to_owned(), |v| format!("{v:.digits$}"))
 }
@@ -157,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_compared_with_the_one_at_a_time_and_with_the_one_without_notices() {
+    fn compares_cells_with_sequential_and_unannounced_ones() {
         let cells = [cell(0, "sequential"), cell(0, "fcfs"), cell(25, "sequential"), cell(25, "fcfs")];
         let figures = [(4.0, 100.0), (3.0, 50.0), (3.5, 90.0), (2.0, 40.0)];
         let mut runs: Vec<Run> = cells
@@ -180,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_comparison_gives_its_reason_again() {
+    fn stored_comparison_gives_the_same_reason() {
         let comparison = Comparison {
             live: 2.0,
             simulated: 1.0,

@@ -25,17 +25,11 @@ pub struct Start<'a> {
     pub models: &'a [PathBuf],
     pub lowering: &'a Lowering,
     pub policy: &'a str,
-    /// Jobs at a time.
     pub cores: u32,
-    /// Connections of clients.
     pub connections: usize,
-    /// The core that the server is pinned to.
     pub core: Option<usize>,
-    /// Folder with the profile that an earlier server has learned.
     pub learned: Option<&'a Path>,
-    /// The dealer, if the back end has one.
     pub dealer: Option<&'a Dealer>,
-    /// File for the server's standard error.
     pub log: &'a Path,
 }
 
@@ -97,14 +91,8 @@ impl Start<'_> {
         let mut add_arguments = |words: &[&str]| arguments.extend(words.iter().map(Into::into));
         add_arguments(&["--strict-cores", "--no-warm-up", "--threads", "1", "--stall", "600"]);
         // Connections are ready before the first request, and some wait long for theirs.
-        add_arguments(&[
-            "--idle",
-            "86400",
-            "--notice-ttl",
-            "86400",
-            "--max-connections",
-            &self.connections.to_string(),
-        ]);
+        let connections = self.connections.to_string();
+        add_arguments(&["--idle", "86400", "--notice-ttl", "86400", "--max-connections", &connections]);
         add_arguments(&["--policy", self.policy, "--cores", &self.cores.to_string(), "--backend", backend]);
         // No pool: a recording does not list what is dealt ahead of requests, so the simulator
         // could not repeat the run.

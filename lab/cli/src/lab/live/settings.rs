@@ -17,6 +17,36 @@ pub const LIMIT_S: f64 = 40.0 * 60.0;
 /// AlexNet, VGG-16 ([SS26] workloads, 500 requests).
 const PAPER: [(&str, [u32; 5]); 2] = [("mixed", [200, 100, 100, 75, 25]), ("light", [330, 75, 55, 35, 5])];
 
+// Policies and requests of a campaign. A doc comment would be help.
+#[derive(clap::Args, Clone)]
+pub struct Traffic {
+    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`. Every
+    /// request comes from a client of its own, so `+fair` changes nothing
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,fcfs,priority:0.1,adaptive")]
+    #[arg(help_heading = "Server")]
+    pub policies: Vec<String>,
+    /// Workloads of the paper: mixed, light
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "mixed,light", help_heading = "Input")]
+    pub workloads: Vec<String>,
+    /// Shares of announced requests, in percent
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25", value_parser = percent)]
+    #[arg(help_heading = "Input", hide_short_help = true)]
+    pub notices: Vec<u32>,
+    /// Seconds from a notice to its request
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, help_heading = "Input", hide_short_help = true)]
+    pub lead: f64,
+    /// Number of requests of each cell [default: 60 to 100, to take 40 minutes in all]
+    #[arg(long, value_name = "COUNT", value_parser = tacit_program::args::count(10_000), help_heading = "Limits")]
+    pub requests: Option<usize>,
+    /// Work that arrives in a second, in seconds of a network that runs alone; above 1, a server
+    /// with one job at a time falls behind
+    #[arg(long, value_name = "SHARE", default_value_t = 1.2, help_heading = "Limits")]
+    pub load: f64,
+    /// Requests per second, in place of the rate that --load gives
+    #[arg(long, value_name = "PER_SECOND", help_heading = "Limits", hide_short_help = true)]
+    pub rate: Option<f64>,
+}
+
 /// The settings of a campaign.
 #[derive(Clone)]
 pub struct Settings {
@@ -24,23 +54,9 @@ pub struct Settings {
     pub backend: String,
     /// Options of the back end.
     pub options: Options,
-    /// Networks in the roles of the paper's, from the smallest; the last network takes all
-    /// remaining roles.
+    /// Networks in the roles of the paper's, from the smallest; the last takes all remaining roles.
     pub nets: Vec<String>,
-    /// Policies, as named on the command line.
-    pub policies: Vec<String>,
-    /// Workloads: `mixed`, `light`.
-    pub workloads: Vec<String>,
-    /// Shares of announced requests, in percent.
-    pub notices: Vec<u32>,
-    /// Time from notice to request, in seconds.
-    pub lead_s: f64,
-    /// Requests of each cell; if absent, chosen by the time that they take.
-    pub requests: Option<usize>,
-    /// Mean work that arrives in a second, in seconds of networks that run alone.
-    pub load: f64,
-    /// Requests a second, instead of the rate that `load` gives.
-    pub rate: Option<f64>,
+    pub traffic: Traffic,
     /// Jobs that the server may run at a time.
     pub cores: u32,
     /// Cores of the simulated larger machine.
@@ -51,7 +67,6 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// One cell of the campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub workload: String,
@@ -61,7 +76,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Returns the cell's labels in `runs.jsonl`.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let notices = format!("{} %", self.notices);
         [("workload", self.workload.clone()), ("notices", notices), ("policy", self.policy.clone())]
@@ -78,25 +92,24 @@ impl Cell {
 impl Settings {
     /// Refuses settings that cannot run.
     pub fn check(&self) -> anyhow::Result<()> {
-        for policy in &self.policies {
+        let Traffic { policies, workloads, notices, lead, load, rate, .. } = &self.traffic;
+        for policy in policies {
             policy.parse::<PolicySpec>()?;
         }
-        for (option, values) in
-            [("--policies", &self.policies), ("--workloads", &self.workloads), ("--nets", &self.nets)]
-        {
+        for (option, values) in [("--policies", policies), ("--workloads", workloads), ("--nets", &self.nets)] {
             ensure!(!values.is_empty(), "{option} is empty: name at least one");
             let twice = values.iter().enumerate().find(|(i, name)| values[..*i].contains(name));
             ensure!(twice.is_none(), "{option} names {} twice: name it once", twice.map_or("", |(_, name)| name));
         }
-        for name in &self.workloads {
+        for name in workloads {
             weights(name)?;
         }
         ensure!(self.nets.len() <= 5, "{} networks; there are five roles, so name five at most", self.nets.len());
-        ensure!(self.notices.iter().all(|share| *share <= 100), "--notices are percent: 0 to 100");
-        ensure!(!self.notices.is_empty(), "--notices is empty: give at least one share");
-        ensure!((0.0..=3600.0).contains(&self.lead_s), "--lead {} is not from 0 to 3600 seconds", self.lead_s);
-        ensure!((0.01..=100.0).contains(&self.load), "--load {} is not from 0.01 to 100", self.load);
-        let rate = self.rate.unwrap_or(1.0);
+        ensure!(notices.iter().all(|share| *share <= 100), "--notices are percent: 0 to 100");
+        ensure!(!notices.is_empty(), "--notices is empty: give at least one share");
+        ensure!((0.0..=3600.0).contains(lead), "--lead {lead} is not from 0 to 3600 seconds");
+        ensure!((0.01..=100.0).contains(load), "--load {load} is not from 0.01 to 100");
+        let rate = rate.unwrap_or(1.0);
         ensure!((1e-3..=1e3).contains(&rate), "--rate {rate} is not from 0.001 to 1000 requests a second");
         Ok(())
     }
@@ -104,9 +117,9 @@ impl Settings {
     /// Returns all cells, policies innermost: cells to compare are measured close together.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
-        for workload in &self.workloads {
-            for &notices in &self.notices {
-                cells.extend(self.policies.iter().map(|policy| Cell {
+        for workload in &self.traffic.workloads {
+            for &notices in &self.traffic.notices {
+                cells.extend(self.traffic.policies.iter().map(|policy| Cell {
                     workload: workload.clone(),
                     notices,
                     policy: policy.clone(),
@@ -118,6 +131,7 @@ impl Settings {
 
     /// Returns the settings as TOML, a key a line: the description in a campaign's folder.
     pub fn to_toml(&self) -> anyhow::Result<String> {
+        let Traffic { policies, workloads, notices, lead, requests, load, rate } = &self.traffic;
         let options: BTreeMap<&str, &str> = self.options.iter().collect();
         let options: Vec<String> = options.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut text = format!("name = \"{NAME}\"\n");
@@ -128,13 +142,13 @@ impl Settings {
         line("backend", self.backend.as_str().into());
         line("options", options.into());
         line("nets", self.nets.clone().into());
-        line("policies", self.policies.clone().into());
-        line("workloads", self.workloads.clone().into());
-        line("notices", self.notices.clone().into());
-        line("lead_s", self.lead_s.into());
-        line("requests", self.requests.map_or_else(|| "by time".into(), Into::into));
-        line("load", self.load.into());
-        line("rate", self.rate.map_or_else(|| "by load".into(), Into::into));
+        line("policies", policies.clone().into());
+        line("workloads", workloads.clone().into());
+        line("notices", notices.clone().into());
+        line("lead_s", (*lead).into());
+        line("requests", requests.map_or_else(|| "by time".into(), Into::into));
+        line("load", (*load).into());
+        line("rate", rate.map_or_else(|| "by load".into(), Into::into));
         line("cores", self.cores.into());
         line("slots", self.slots.into());
         line("pinned", self.pinned.into());
@@ -149,15 +163,14 @@ impl Settings {
         Ok(counts.iter().zip(values).map(|(&count, value)| f64::from(count) * value).sum::<f64>() / f64::from(total))
     }
 
-    /// Draws a cell's requests in order of arrival, each from a client of its own; returns the
-    /// workload as well. The requests are the same for every policy, at the same times with and
-    /// without notices.
+    /// Draws a cell's requests in order of arrival, each from a client of its own, and its workload.
+    /// The requests are the same for every policy, at the same times with and without notices.
     pub fn draw(&self, cell: &Cell, requests: usize, rate: f64) -> anyhow::Result<(Workload, Vec<Arrival>)> {
         let counts = scale(&by_net(weights(&cell.workload)?, self.nets.len()), requests);
         let mix = Mix { name: cell.workload.clone(), counts: self.nets.iter().cloned().zip(counts).collect() };
         let mut workload = Workload::new(mix, Arrivals::Poisson(rate), f64::from(cell.notices) / 100.0);
         workload.requests = requests;
-        workload.notice_lead = Span::from_secs(self.lead_s);
+        workload.notice_lead = Span::from_secs(self.traffic.lead);
         let mut arrivals = workload.draw(self.seed);
         arrivals.iter_mut().enumerate().for_each(|(i, arrival)| arrival.client = i as u64);
         Ok((workload, arrivals))
@@ -177,7 +190,6 @@ pub fn differences(saved: &str, current: &str) -> Vec<String> {
         .collect()
 }
 
-/// Reads the values of a campaign's text by key.
 fn read(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.split_once(" = "));
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
@@ -217,7 +229,6 @@ pub fn affordable(request_s: f64, cell_s: f64) -> usize {
     (((LIMIT_S - cell_s).max(0.0) / request_s.max(1e-9)) as usize).clamp(min, max)
 }
 
-/// Parses a share in percent.
 pub fn percent(text: &str) -> Result<u32, String> {
     let number = text.trim().trim_end_matches('%').trim();
     number.parse().ok().filter(|share| *share <= 100).context("0 to 100 percent").map_err(|e| e.to_string())
@@ -233,13 +244,15 @@ mod tests {
             backend: "cheetah".into(),
             options: Options::default(),
             nets: list(&["digits", "lenet", "m2", "resnet32", "squeezenet"]),
-            policies: list(&["sequential", "fcfs", "priority:0.1", "adaptive"]),
-            workloads: list(&["mixed", "light"]),
-            notices: vec![0, 25],
-            lead_s: 10.0,
-            requests: None,
-            load: 1.2,
-            rate: None,
+            traffic: Traffic {
+                policies: list(&["sequential", "fcfs", "priority:0.1", "adaptive"]),
+                workloads: list(&["mixed", "light"]),
+                notices: vec![0, 25],
+                lead: 10.0,
+                requests: None,
+                load: 1.2,
+                rate: None,
+            },
             cores: 2,
             slots: 8,
             pinned: true,
@@ -248,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_mixes_are_scaled_and_their_roles_handed_out() {
+    fn weights_of_the_paper_are_scaled_and_assigned() {
         assert_eq!(scale(&PAPER[0].1, 100), [40, 20, 20, 15, 5]);
         assert_eq!(scale(&PAPER[1].1, 100), [66, 15, 11, 7, 1]);
         for n in [1, 6, 60, 77, 500] {
@@ -261,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_gets_the_same_requests_and_notices_move_none() {
+    fn every_policy_gets_the_same_requests() {
         let settings = settings();
         let cells = settings.cells();
         assert_eq!(cells.len(), 16);
@@ -279,39 +292,41 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_is_known_by_its_text() {
+    fn differing_settings_are_named() {
         let saved = settings().to_toml().unwrap();
         assert!(saved.contains("policies = [\"sequential\",\"fcfs\""), "{saved}");
         assert!(saved.contains("requests = \"by time\""), "{saved}");
-        let changed = Settings { requests: Some(60), seed: 2, ..settings() }.to_toml().unwrap();
+        let mut changed = Settings { seed: 2, ..settings() };
+        changed.traffic.requests = Some(60);
+        let changed = changed.to_toml().unwrap();
         assert_eq!(differences(&saved, &saved), Vec::<String>::new());
         let differing = ["`requests` is \"by time\" there and 60 here", "`seed` is 1 there and 2 here"];
         assert_eq!(differences(&saved, &changed), differing);
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused_by_name() {
+    fn impossible_settings_are_named() {
         let refused = |change: fn(&mut Settings)| {
             let mut settings = settings();
             change(&mut settings);
             settings.check().unwrap_err().to_string()
         };
         settings().check().unwrap();
-        assert!(refused(|s| s.policies = vec!["lifo".into()]).contains("lifo"));
-        assert!(refused(|s| s.workloads = vec!["heavy".into()]).contains("mixed and light"));
+        assert!(refused(|s| s.traffic.policies = vec!["lifo".into()]).contains("lifo"));
+        assert!(refused(|s| s.traffic.workloads = vec!["heavy".into()]).contains("mixed and light"));
         assert!(refused(|s| s.nets.push("m1".into())).contains("five at most"));
-        assert!(refused(|s| s.policies.push("fcfs".into())).contains("names fcfs twice"));
-        assert!(refused(|s| s.lead_s = f64::NAN).contains("--lead"));
-        assert!(refused(|s| s.rate = Some(0.0)).contains("--rate"));
+        assert!(refused(|s| s.traffic.policies.push("fcfs".into())).contains("names fcfs twice"));
+        assert!(refused(|s| s.traffic.lead = f64::NAN).contains("--lead"));
+        assert!(refused(|s| s.traffic.rate = Some(0.0)).contains("--rate"));
         assert_eq!((percent("25 %"), percent("0")), (Ok(25), Ok(0)));
         assert!(percent("101").is_err());
         assert!(percent("some").is_err());
     }
 
     #[test]
-    fn requests_are_as_many_as_fit_the_time() {
+    fn requests_fit_the_time_within_their_range() {
         assert_eq!(affordable(5.0, 100.0), 100);
         assert_eq!(affordable(30.0, 0.0), 80);
-        assert_eq!(affordable(1000.0, 0.0), 60, "never fewer than a figure needs");
+        assert_eq!(affordable(1000.0, 0.0), 60);
     }
 }

@@ -1,12 +1,13 @@
 //! Runs a server and its clients on this machine: the networks alone, or one cell.
 use super::clients::{self, ClientReport};
 use super::dealer::{self, Dealer};
-use super::pin::{self, Cores};
+use super::pin::{Cores, pin_thread};
 use super::profile::{self, Profile};
 use super::results;
 use super::server::{DEALINGS, Server, Start};
 use super::settings::{Cell, Settings};
 use super::watch::{Phases, Watched, watch};
+use crate::lab::files::replace;
 use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -29,20 +30,17 @@ use tacit_store::keys;
 pub struct Stage<'a> {
     pub settings: &'a Settings,
     pub lowering: &'a Lowering,
-    /// The campaign's folder.
     pub dir: &'a Path,
     /// The models' files, in the order of the networks.
     pub models: &'a [PathBuf],
     /// A core for each party, if they are pinned.
     pub cores: Option<Cores>,
     pub scratch: &'a Scratch,
-    /// Set when the user wants to stop.
     pub stop: &'a AtomicBool,
     /// Number of finished requests of the cell.
     pub done: &'a AtomicUsize,
 }
 
-/// The record of a cell that ran.
 struct Played {
     reports: Vec<ClientReport>,
     watched: Watched,
@@ -54,7 +52,6 @@ struct Played {
     clients_cpu_s: f64,
 }
 
-/// The programs of a cell.
 struct Parties {
     server: Server,
     dealer: Option<Dealer>,
@@ -93,11 +90,11 @@ impl Stage<'_> {
 
     /// Starts a dealer, if the back end has one, and then a server.
     fn start(&self, policy: &str, connections: usize, learned: Option<&Path>, log: &str) -> anyhow::Result<Parties> {
-        let dealer = match self.has_dealer()? {
-            true => {
-                Some(Dealer::start(self.cores.map(|cores| cores.dealer), &self.log_file(log, "dealer"), self.scratch)?)
-            }
-            false => None,
+        let core = self.cores.map(|cores| cores.dealer);
+        let dealer = if self.has_dealer()? {
+            Some(Dealer::start(core, &self.log_file(log, "dealer"), self.scratch)?)
+        } else {
+            None
         };
         let start = Start {
             models: self.models,
@@ -114,7 +111,6 @@ impl Stage<'_> {
         Ok(Parties { server: Server::start(&start, self.scratch)?, dealer })
     }
 
-    /// Returns the file for the messages of the program `party`.
     fn log_file(&self, log: &str, party: &str) -> PathBuf {
         self.dir.join("logs").join(format!("{log}.{party}.err"))
     }
@@ -123,7 +119,7 @@ impl Stage<'_> {
     fn as_client<T: Send>(&self, work: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
         let core = self.cores.map(|cores| cores.clients);
         thread::scope(|scope| {
-            let thread = scope.spawn(move || pin::here(core).and_then(|()| work()));
+            let thread = scope.spawn(move || pin_thread(core).and_then(|()| work()));
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
@@ -174,11 +170,8 @@ impl Stage<'_> {
         Profile::from_runs(self.settings, &played.watched, &clients).map(Some)
     }
 
-    /// Runs a cell and writes its files into the campaign's folder under this stem. None if
-    /// stopped.
-    ///
-    /// # Errors
-    /// A file cannot be written. A failure of server or clients gives a failed run instead.
+    /// Runs a cell and writes its files into the campaign's folder under this stem; none if stopped.
+    /// A failure of server or clients gives a failed run, one in writing files is an error.
     pub fn cell(&self, cell: &Cell, stem: &str, profile: &Profile, learned: &Path) -> anyhow::Result<Option<Run>> {
         let began_at = Instant::now();
         let mut run = Run { cell: cell.labels(), ..Run::default() };
@@ -269,7 +262,6 @@ impl Stage<'_> {
         serde_json::to_value(file)
     }
 
-    /// Returns the plan and all records of a cell as JSON.
     fn raw(&self, cell: &campaign::Cell, recording: &Recording, played: &Played) -> Value {
         let nets = &self.settings.nets;
         let arrivals = recording.arrivals.iter().map(|a| {
@@ -288,20 +280,16 @@ impl Stage<'_> {
     fn write(&self, folder: &str, stem: &str, value: &Value) -> anyhow::Result<()> {
         let folder = self.dir.join(folder);
         campaign::own_folder(&folder)?;
-        let path = folder.join(format!("{stem}.json"));
-        let result = campaign::remove(&path).and_then(|()| fs::write(&path, value.to_string()));
-        result.with_context(|| format!("writing {}", path.display()))
+        replace(&folder.join(format!("{stem}.json")), value.to_string())
     }
 }
 
-/// Returns the outcome of each request: the server's record of its jobs, by the client's
-/// fingerprint.
+/// The outcome of each request: the server's record of its jobs, by the client's fingerprint.
 fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<RecordedInput> {
     let phases = played.watched.phases();
     let inputs = arrivals.iter().enumerate().map(|(i, arrival)| {
         let Phases { known, offline: pre, online: on } = phases.get(clients[i].as_str()).copied().unwrap_or_default();
-        // A request arrives at the server with its first phase, unless it was announced: then that
-        // phase may be long over.
+        // A request arrives with its first phase, unless it was announced: then that phase may be long over.
         let first = pre.or(on).filter(|_| arrival.lead.is_none()).map(|job| job.queued);
         let arrived = first.unwrap_or(played.reports[i].asked_s);
         RecordedInput { known: known.unwrap_or(arrived), arrived, pre, on }
@@ -347,7 +335,6 @@ fn per_second(amount: f64, makespan: f64) -> f64 {
     if makespan > 0.0 { amount / makespan } else { 0.0 }
 }
 
-/// Returns the processor seconds of a party.
 fn cpu_s(sample: &PartySample) -> f64 {
     sample.user_s + sample.system_s
 }

@@ -17,7 +17,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// records the end of the job.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// The collected status of a cell.
 pub struct Watched {
     /// The last status: D, W and counts over the whole cell.
     pub last: Status,
@@ -81,9 +80,6 @@ impl Watched {
 }
 
 /// Polls until `is_over`, and then until no job runs. `start` is the beginning of the cell.
-///
-/// # Errors
-/// The server does not answer, or a job still runs long after the last answer.
 pub fn watch(interface: &Control, start: Instant, is_over: &AtomicBool) -> anyhow::Result<Watched> {
     let (mut watched, mut over_since) = (Watched::nothing(), None);
     loop {
@@ -125,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn jobs_are_put_on_the_clock_of_the_cell_by_the_fastest_look() {
+    fn jobs_are_on_the_clock_of_the_fastest_request() {
         let job = |id: u64, phase: &str, outcome: Option<&str>, ended: Option<f64>| json!({"id": id, "phase": phase, "client": "ab", "known_s": 9.5, "queued_s": 10.0, "started_s": 11.0, "ended_s": ended, "outcome": outcome});
         let status = |uptime: f64, jobs: serde_json::Value| -> Status {
             serde_json::from_value(json!({"uptime_s": uptime, "jobs": jobs})).unwrap()
@@ -138,7 +134,7 @@ mod tests {
             2.0,
             4.0,
         );
-        assert!(watched.last_ran, "one had not ended");
+        assert!(watched.last_ran);
         watched.take(status(15.0, json!([job(2, "offline", Some("done"), Some(12.0))])), 4.99, 5.01);
         assert!(!watched.last_ran);
         watched.take(status(19.5, json!([job(3, "online", Some("refused"), Some(13.0))])), 8.0, 10.0);

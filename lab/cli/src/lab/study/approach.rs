@@ -1,6 +1,5 @@
 //! The ways to answer an input that the study compares, and their commands.
 use anyhow::bail;
-use std::fmt::Write;
 use tacit_backends::{Options, Registry, Trust};
 use tacit_experiments::experiment::WorkloadSpec;
 pub use tacit_plan::LOCAL;
@@ -59,23 +58,15 @@ impl Approach {
         if self.options.is_empty() { format!("{net}.tacit") } else { format!("{net}+{}.tacit", self.name) }
     }
 
-    /// Returns the cell's name.
     pub fn workload(&self, net: &str) -> String {
         format!("{net}+{}", self.name)
     }
 
-    /// Returns the commands of the approach's cells, without estimates.
     pub fn commands(&self, net: &str) -> WorkloadSpec {
         let mut workload = WorkloadSpec {
             name: self.workload(net),
             client: format!("tacit model run {{inputs}}/{net}.tacit {{inputs}}/{net}.npy --json"),
-            server: None,
-            dealer: None,
-            ready: None,
-            environment: [].into(),
-            takes_s: None,
-            moves_bytes: 0,
-            round_trips: 0.0,
+            ..WorkloadSpec::default()
         };
         let Ok(backend) = Registry::standard().get(self.backend).cloned() else { return workload };
         let mut client = format!(
@@ -90,7 +81,7 @@ impl Approach {
             self.backend
         );
         for (key, value) in self.options().iter() {
-            write!(server, " -O {key}={value}").expect("a string takes all");
+            server += &format!(" -O {key}={value}");
         }
         if backend.trust() == Trust::ServerSeesInput {
             server += " --allow-clear";
@@ -110,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn approaches_are_known_by_name_and_their_back_ends_exist() {
+    fn approaches_have_names_and_back_ends() {
         let approaches = Approach::select(&[]).unwrap();
         for approach in &approaches {
             assert_eq!(approach.trust().is_none(), approach.name == LOCAL, "{approach:?}");

@@ -1,7 +1,8 @@
 //! The files that the study makes before any run: networks, inputs, lowerings with their costs.
 use super::approach::{Approach, LOCAL};
+use crate::lab::files::read_if_present;
 use crate::lab::nets::Net;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -36,19 +37,14 @@ pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyh
     let names: Vec<&str> = approaches.iter().map(|approach| approach.name).collect();
     let source = json!({"version": env!("CARGO_PKG_VERSION"), "nets": sources, "approaches": names});
     let path = folder.join(OFFERS);
-    match fs::read(&path) {
-        Ok(saved) => {
-            let saved: Value = serde_json::from_slice(&saved).with_context(|| path.display().to_string())?;
-            if saved["of"] != source {
-                bail!(
-                    "{} has other networks or approaches, or was made by another version; choose another folder with -o",
-                    folder.display()
-                );
-            }
-            return Ok(serde_json::from_value(saved["offers"].clone())?);
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
+    if let Some(saved) = read_if_present(&path)? {
+        let saved: Value = serde_json::from_slice(&saved).with_context(|| path.display().to_string())?;
+        ensure!(
+            saved["of"] == source,
+            "{} has other networks or approaches, or was made by another version; choose another folder with -o",
+            folder.display()
+        );
+        return Ok(serde_json::from_value(saved["offers"].clone())?);
     }
     let offers = make(Some(&folder), nets, approaches)?;
     // Write this file last: without it, the next run makes all files again.
@@ -82,12 +78,10 @@ pub fn same_inputs(dir: &Path, source_dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a file of a study.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(path).with_context(|| reading(path))
 }
 
-/// Names a failed step for an error.
 fn reading(path: &Path) -> String {
     format!("reading {}", path.display())
 }

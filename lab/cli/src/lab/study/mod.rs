@@ -63,18 +63,8 @@ pub struct Args {
     /// Folder of the study, to make or to continue
     #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Networks: squeezenet (of ../shared/data, if the file exists), digits, names of the zoo, or
-    /// files [default: squeezenet,resnet50]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
-    nets: Vec<String>,
-    /// Approaches: cheetah, sci-he (and -12, at 12 fraction bits), dealt, fss, ckks, clear, local [default:
-    /// all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
-    approaches: Vec<String>,
-    /// Links: presets of `tacit lab link`, wan-40ms, none for loopback [default: the four of [PM24] and
-    /// wan-40ms]
-    #[arg(long, value_name = "LINK", value_delimiter = ',', help_heading = "Link")]
-    links: Vec<String>,
+    #[command(flatten)]
+    scope: Scope,
     /// Longest run; the planner predicts cells that would take longer
     #[arg(long, value_name = "TIME", default_value = "1800s", value_parser = parse_duration, help_heading = "Limits")]
     at_most: Duration,
@@ -105,6 +95,23 @@ pub struct Args {
     dry_run: bool,
 }
 
+// A doc comment would be help.
+#[derive(clap::Args)]
+struct Scope {
+    /// Networks: squeezenet (of ../shared/data, if the file exists), digits, names of the zoo, or
+    /// files [default: squeezenet,resnet50]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
+    nets: Vec<String>,
+    /// Approaches: cheetah, sci-he (and -12, at 12 fraction bits), dealt, fss, ckks, clear, local [default:
+    /// all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
+    approaches: Vec<String>,
+    /// Links: presets of `tacit lab link`, wan-40ms, none for loopback [default: the four of [PM24] and
+    /// wan-40ms]
+    #[arg(long, value_name = "LINK", value_delimiter = ',', help_heading = "Link")]
+    links: Vec<String>,
+}
+
 /// The study's settings, and the costs of the lowerings.
 struct Study<'a> {
     args: &'a Args,
@@ -115,7 +122,7 @@ struct Study<'a> {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let nets = nets(args)?;
-    let approaches = Approach::select(&args.approaches)?;
+    let approaches = Approach::select(&args.scope.approaches)?;
     let dir = if args.dry_run { None } else { args.output.as_deref() };
     if let Some(dir) = dir {
         campaign::managed_folder(dir)?;
@@ -135,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     args.from.iter().try_for_each(|source_dir| folder::same_inputs(dir, source_dir))?;
     folder::write(&dir.join("study.json"), &study.json(&main)?)?;
     study.left_out().iter().for_each(|text| print::note(text));
-    let stop = stopping()?;
+    let stop = stopping("runs")?;
     carry_out(&main, dir, &args.from, args.json, &stop)?;
     let Some(pacing) = pacing else { return Ok(()) };
     print::note("the sender is held to a pace on the fastest link");
@@ -147,7 +154,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn nets(args: &Args) -> anyhow::Result<Vec<Net>> {
-    let names: Vec<&str> = match (&args.nets[..], args.quick) {
+    let names: Vec<&str> = match (&args.scope.nets[..], args.quick) {
         ([], true) => vec!["digits"],
         ([], false) => vec!["squeezenet", "resnet50"],
         (names, _) => names.iter().map(String::as_str).collect(),
@@ -157,7 +164,7 @@ fn nets(args: &Args) -> anyhow::Result<Vec<Net>> {
 
 impl Study<'_> {
     fn links(&self) -> Vec<LinkText> {
-        match (&self.args.links[..], self.args.quick) {
+        match (&self.args.scope.links[..], self.args.quick) {
             ([], true) => QUICK_LINKS.map(link).into(),
             ([], false) => LINKS.into_iter().chain([WAN]).map(link).collect(),
             (names, _) => names.iter().map(|name| link(name)).collect(),
@@ -239,19 +246,16 @@ impl Study<'_> {
         texts.collect()
     }
 
-    /// Whether the planner has a figure for a lowering.
     fn is_planned(&self, o: &Offered) -> bool {
         let predicted = self.predict("this", &o.net, predict::endless(0.0));
         predicted.is_ok_and(|predictions| predictions.contains_key(o.approach.as_str()))
     }
 
-    /// Predicts the approaches for a network on a device over a link.
     fn predict(&self, device: &str, net: &str, link: tacit_plan::Link) -> anyhow::Result<predict::ByApproach> {
         predict::predict_approaches(device, net, &self.approaches, &self.offered, link)
     }
 
-    /// Returns the report's data besides the runs: predictions for every cell on this machine, and
-    /// for other devices.
+    /// The report's data besides the runs: predictions for every cell on this machine and on others.
     fn json(&self, experiment: &Experiment) -> anyhow::Result<Value> {
         let (profile, mode) = DeviceProfile::load_with_mode(&self.args.device)?;
         let coefficients = Coefficients::from(profile.mode(mode)?);
@@ -292,7 +296,6 @@ impl Study<'_> {
     }
 }
 
-/// Returns the link of this name, of the study or a preset.
 fn link(name: &str) -> LinkText {
     if name != WAN {
         return LinkText::Name(name.into());

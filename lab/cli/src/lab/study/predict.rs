@@ -25,13 +25,10 @@ pub fn link(link: &Link) -> tacit_plan::Link {
         name: link.name.clone(),
         up_bits: bits(spec.and_then(|s| s.up())),
         down_bits: bits(spec.and_then(|s| s.down())),
-        rtt_s: spec.map_or(0.0, |s| s.rtt().as_secs_f64()),
-        bucket: 0.0,
-        tunnel_s: 0.0,
+        ..endless(spec.map_or(0.0, |s| s.rtt().as_secs_f64()))
     }
 }
 
-/// Returns a rate in bit/s.
 fn bits(rate: Option<tacit_net::Rate>) -> f64 {
     rate.map_or(UNLIMITED, |rate| rate.bits_per_second() as f64)
 }
@@ -57,7 +54,6 @@ pub fn predict_approaches(
     Ok(ranked.into_iter().map(|choice| (names[choice.offer], choice.predicted)).collect())
 }
 
-/// Returns one core of a device.
 fn single_core(name: &str) -> Result<Device, tacit_plan::PlanError> {
     Device::named(name).map(|device| Device { cores: 1, ..device })
 }
@@ -89,7 +85,6 @@ pub fn estimate(workload: &mut WorkloadSpec, endless: &Prediction, waiting: &Pre
     workload.round_trips = if workload.server.is_some() { AROUND.1 + sum(waiting, |p| p.round_trips_s) } else { 0.0 };
 }
 
-/// Sums a figure over the phases.
 fn sum(p: &Prediction, figure: fn(&tacit_plan::predict::Predicted) -> f64) -> f64 {
     figure(&p.setup) + figure(&p.offline) + figure(&p.online)
 }
@@ -106,7 +101,6 @@ pub fn endless(rtt_s: f64) -> tacit_plan::Link {
     }
 }
 
-/// Returns a prediction's phases as JSON.
 pub fn phases(p: &Prediction) -> Value {
     json!({"setup": p.setup, "offline": p.offline, "online": p.online})
 }
@@ -125,7 +119,6 @@ pub fn describe_unplanned(costs: &Costs) -> String {
     )
 }
 
-/// Sums a count over the phases and both parties.
 fn work(costs: &Costs, count: fn(&tacit_backends::Work) -> u64) -> u64 {
     let parties = [&costs.setup, &costs.offline, &costs.online].map(|p| count(&p.client.work) + count(&p.server.work));
     parties.iter().sum()
