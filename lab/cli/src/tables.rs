@@ -44,7 +44,6 @@ pub struct TablesArgs {
     seal: SealArgs,
 }
 
-/// A network of the paper.
 struct Network {
     name: &'static str,
     /// Words that the file's name may contain.

@@ -234,7 +234,6 @@ fn step_error(step: &str) -> impl Fn(io::Error) -> LabError + '_ {
     move |e| LabError::Net(NetError::from_io(step, &e))
 }
 
-/// Writes bytes and flushes.
 fn send(transport: &mut dyn Transport, bytes: &[u8], step: &str) -> Result<(), LabError> {
     transport.write_all(bytes).and_then(|()| transport.flush()).map_err(step_error(step))
 }

@@ -173,59 +173,57 @@ fn recorded_version_of_boringtun_is_built_in() {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn link(text: LinkSpecText) -> Option<Link> {
-    common::link_or_skip("a test over an emulated link", &text)
+/// A link, and keys for TLS.
+struct Site {
+    link: Link,
+    keys: tempfile::TempDir,
+}
+
+impl Site {
+    fn new(text: LinkSpecText) -> Option<Self> {
+        let link = common::link_or_skip("a test over an emulated link", &text)?;
+        let keys = tempfile::tempdir().unwrap();
+        tacit_store::keys::init_closed(&keys.path().join("keys")).unwrap();
+        Some(Self { link, keys })
+    }
+
+    /// Runs `workload` over the link, or in the tunnel; returns the outcomes of client and server.
+    fn run(&self, kind: TransportKind, tunnel: Option<&Tunnel>, workload: Workload) -> [Result<Outcome, LabError>; 2] {
+        let address = tunnel.map_or_else(|| self.link.address(Side::Server), |tunnel| tunnel.address(Side::Server));
+        let options = Options { transport: kind, pace: None, stall: PATIENCE, marks: None };
+        let (any_address, keys) = (SocketAddr::new(address.into(), 0), self.keys.path().join("keys"));
+        let server_keys = keys.clone();
+        let bound = self.link.within(Side::Server, move || Acceptor::bind(kind, any_address, Some(&server_keys)));
+        let acceptor = bound.unwrap().unwrap();
+        let server_address = acceptor.address().unwrap();
+        let server = thread::spawn(move || run_server(acceptor.accept(PATIENCE)?, options));
+        let client = self.link.within(Side::Client, move || {
+            connect(kind, server_address, Some(&keys), PATIENCE)
+                .and_then(|transport| run_client(transport, workload, 5, options))
+        });
+        [client.unwrap(), server.join().unwrap()]
+    }
 }
 
 fn threads() -> tunnel::Options {
     tunnel::Options { choice: Choice::UserSpace, host: Host::Threads, patience: Duration::from_secs(15) }
 }
 
-/// Runs `workload` over `link` by `kind`; returns the outcomes of client and server.
-fn run_over(
-    link: &Link,
-    kind: TransportKind,
-    address: Ipv4Addr,
-    keys: &Path,
-    workload: Workload,
-) -> [Result<Outcome, LabError>; 2] {
-    let options = Options { transport: kind, pace: None, stall: PATIENCE, marks: None };
-    let (any_address, folder) = (SocketAddr::new(address.into(), 0), keys.to_owned());
-    let acceptor =
-        link.within(Side::Server, move || Acceptor::bind(kind, any_address, Some(&folder))).unwrap().unwrap();
-    let server_address = acceptor.address().unwrap();
-    let server = thread::spawn(move || run_server(acceptor.accept(PATIENCE)?, options));
-    let folder = keys.to_owned();
-    let client = link.within(Side::Client, move || {
-        connect(kind, server_address, Some(&folder), PATIENCE)
-            .and_then(|transport| run_client(transport, workload, 5, options))
-    });
-    [client.unwrap(), server.join().unwrap()]
-}
-
-fn keys() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    tacit_store::keys::init_closed(&dir.path().join("keys")).unwrap();
-    dir
-}
-
 #[test]
 fn every_transport_carries_every_workload() {
-    let Some(link) = link(LinkSpecText { rtt: Some("2ms".into()), ..Default::default() }) else { return };
-    let dir = keys();
-    let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
+    let Some(site) = Site::new(LinkSpecText { rtt: Some("2ms".into()), ..Default::default() }) else { return };
+    let mut tunnel = Tunnel::up(&site.link, &threads()).unwrap();
     assert!(tunnel.facts()["wireguard"].contains(BORINGTUN), "{:?}", tunnel.facts());
     for kind in TransportKind::ALL {
         let before = tunnel.stats(Side::Server).unwrap().unwrap();
-        let address = if kind.tunnelled() { tunnel.address(Side::Server) } else { link.address(Side::Server) };
         let bytes = 5_000_000;
         for workload in [
             Workload::BulkSend(Bulk::with_bytes(bytes)),
             Workload::BulkReceive(Bulk::with_bytes(bytes)),
             Workload::PingPong { messages: 20, size: 3000 },
         ] {
-            let [client, server] = run_over(&link, kind, address, &dir.path().join("keys"), workload);
-            let (client, server) = (client.unwrap(), server.unwrap());
+            let used_tunnel = kind.tunnelled().then_some(&tunnel);
+            let [client, server] = site.run(kind, used_tunnel, workload).map(Result::unwrap);
             assert_eq!(client.sent_bytes, server.received_bytes);
             assert_eq!(client.received_bytes, server.sent_bytes);
             if let Some(latency) = client.latency {
@@ -242,48 +240,40 @@ fn every_transport_carries_every_workload() {
 
 #[test]
 fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
-    let spec = LinkSpecText { corrupt: Some(0.01), ..Default::default() };
-    let Some(link) = link(spec) else { return };
-    let dir = keys();
-    let keys = dir.path().join("keys");
+    let Some(site) = Site::new(LinkSpecText { corrupt: Some(0.01), ..Default::default() }) else { return };
     let bulk = Workload::BulkSend(Bulk::with_bytes(6_000_000));
     // Plain TCP delivers wrong bytes, and only the workload's own comparison detects them. In some
     // runs in a hundred, the reports or the first words are changed as well.
     let plain = |_| {
-        let ends = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
+        let ends = site.run(TransportKind::Plain, None, bulk);
         ends.map(|end| end.map_or_else(|error| error.to_string(), |_| "no error".into())).join("; ")
     };
     let texts: Vec<String> = (0..3).map(plain).collect();
     assert!(texts.iter().any(|text| text.contains("does not notice changes")), "{texts:?}");
     // TLS refuses the record by name, and the connection ends.
-    let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
-    let (client, server) = (client.unwrap_err(), server.unwrap_err());
+    let [client, server] = site.run(TransportKind::Tls, None, bulk).map(Result::unwrap_err);
     assert!(matches!((&client, &server), (LabError::Net(_), LabError::Net(_))), "{client}; {server}");
     let text = format!("{client}; {server}");
     assert!(["decrypt", "InvalidData", "Tls", "TLS"].iter().any(|word| text.contains(word)), "{text}");
     // WireGuard drops changed datagrams, TCP inside the tunnel sends again, and all bytes are right.
-    let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
-    let server_address = tunnel.address(Side::Server);
-    let [client, server] = run_over(&link, TransportKind::WireGuard, server_address, &keys, bulk);
-    assert_eq!(client.unwrap().sent_bytes, server.unwrap().received_bytes);
+    let mut tunnel = Tunnel::up(&site.link, &threads()).unwrap();
+    let [client, server] = site.run(TransportKind::WireGuard, Some(&tunnel), bulk).map(Result::unwrap);
+    assert_eq!(client.sent_bytes, server.received_bytes);
     let stats = tunnel.stats(Side::Server).unwrap().unwrap();
     assert!(stats.forged > 5, "{stats:?}");
-    let counters = link.counters();
+    let counters = site.link.counters();
     assert!(counters.up.corrupted + counters.down.corrupted > 10);
 }
 
 #[test]
 fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
-    let Some(link) = link(LinkSpecText { duplicate: Some(0.1), ..Default::default() }) else { return };
-    let dir = keys();
-    let keys = dir.path().join("keys");
+    let Some(site) = Site::new(LinkSpecText { duplicate: Some(0.1), ..Default::default() }) else { return };
     let bulk = Workload::BulkReceive(Bulk::with_bytes(5_000_000));
-    let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
-    assert_eq!(client.unwrap().received_bytes, server.unwrap().sent_bytes);
-    let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
-    let server_address = tunnel.address(Side::Server);
-    let [client, server] = run_over(&link, TransportKind::WireGuard, server_address, &keys, bulk);
-    assert_eq!(client.unwrap().received_bytes, server.unwrap().sent_bytes);
+    let [client, server] = site.run(TransportKind::Tls, None, bulk).map(Result::unwrap);
+    assert_eq!(client.received_bytes, server.sent_bytes);
+    let mut tunnel = Tunnel::up(&site.link, &threads()).unwrap();
+    let [client, server] = site.run(TransportKind::WireGuard, Some(&tunnel), bulk).map(Result::unwrap);
+    assert_eq!(client.received_bytes, server.sent_bytes);
     let mut stats = || [Side::Client, Side::Server].map(|side| tunnel.stats(side).unwrap().unwrap());
     // A replay comes some time after its original: the last replays come long after the transfer.
     let mut ends = stats();
@@ -302,11 +292,11 @@ fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
 
 #[test]
 fn a_tunnel_with_a_wrong_key_does_not_come_up() {
-    let Some(link) = link(LinkSpecText::default()) else { return };
-    let mut ends = Tunnel::ends(&link).unwrap();
+    let Some(site) = Site::new(LinkSpecText::default()) else { return };
+    let mut ends = Tunnel::ends(&site.link).unwrap();
     ends.server.peer = SecretKey::random().unwrap().public();
     let options = tunnel::Options { patience: Duration::from_secs(3), ..threads() };
-    let error = Tunnel::with_ends(&link, &options, ends).err().unwrap().to_string();
+    let error = Tunnel::with_ends(&site.link, &options, ends).err().unwrap().to_string();
     assert!(error.contains("handshake"), "{error}");
     assert!(error.contains("wrong key"), "{error}");
     assert!(!error.contains(" 0 datagrams"), "{error}");
@@ -314,19 +304,17 @@ fn a_tunnel_with_a_wrong_key_does_not_come_up() {
 
 #[test]
 fn kernel_wireguard_works_or_explains_itself() {
-    let Some(link) = link(LinkSpecText::default()) else { return };
-    let options = tunnel::Options { choice: Choice::Kernel, ..threads() };
-    match Tunnel::up(&link, &options) {
+    let Some(site) = Site::new(LinkSpecText::default()) else { return };
+    match Tunnel::up(&site.link, &tunnel::Options { choice: Choice::Kernel, ..threads() }) {
         Ok(tunnel) => {
-            let dir = keys();
             let bulk = Workload::BulkSend(Bulk::with_bytes(1_000_000));
-            let server_address = tunnel.address(Side::Server);
-            let [client, _] = run_over(&link, TransportKind::WireGuard, server_address, &dir.path().join("keys"), bulk);
+            let [client, _] = site.run(TransportKind::WireGuard, Some(&tunnel), bulk);
             assert_eq!(client.unwrap().sent_bytes, 1_000_000);
         }
         Err(error @ LabError::Unavailable { .. }) => {
             eprintln!("SKIPPED the kernel's WireGuard: {error}");
-            let mut tunnel = Tunnel::up(&link, &tunnel::Options { choice: Choice::Auto, ..threads() }).unwrap();
+            let options = tunnel::Options { choice: Choice::Auto, ..threads() };
+            let mut tunnel = Tunnel::up(&site.link, &options).unwrap();
             assert!(tunnel.facts()["wireguard"].starts_with("user space"));
             assert!(error.to_string().contains(&tunnel.facts()["wireguard_choice"]), "{error}");
             assert!(tunnel.stats(Side::Client).unwrap().is_some());

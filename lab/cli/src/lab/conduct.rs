@@ -24,7 +24,6 @@ pub fn stopping(parts: &'static str) -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The version of this program, for records.
 pub fn versions() -> BTreeMap<String, String> {
     BTreeMap::from([("tacit".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
 }

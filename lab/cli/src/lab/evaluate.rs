@@ -6,7 +6,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use tacit_cli::python;
 
-/// Finds a Python with the module.
 pub fn find() -> anyhow::Result<PathBuf> {
     python::find(&["tacit.lab"], ".")
 }

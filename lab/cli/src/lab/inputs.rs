@@ -54,7 +54,6 @@ fn digest(bytes: Option<&[u8]>) -> String {
     bytes.map_or("built in".into(), |b| blake3::hash(b).to_hex().to_string())
 }
 
-/// Imports the demo's network with calibration.
 pub(super) fn digits() -> anyhow::Result<Model> {
     let options = ImportOptions { calibration: Some(npy::read(SAMPLES)?), ..ImportOptions::default() };
     Ok(import(DIGITS, &options)?.model)

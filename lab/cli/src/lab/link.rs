@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut command = Command::new(program);
     command.args(arguments);
     let code = serve_and_run(&link, args, command)?;
-    // Remove the namespaces before the status is returned.
+    // `exit` does not drop the link.
     drop(link);
     if code == 0 { Ok(()) } else { std::process::exit(code) }
 }
@@ -245,7 +245,6 @@ fn serve_and_run(link: &Link, args: &Args, mut command: Command) -> Result<i32> 
     std::thread::spawn(move || tell.send(Event::Ended(child.wait())));
     let code = wait(process, &events);
     if let Some(mut server) = server {
-        // The server may have ended already.
         _ = server.kill();
         _ = server.wait();
     }

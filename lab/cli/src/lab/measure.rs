@@ -96,7 +96,6 @@ fn seconds(name: &str, value: f64, min: f64) -> anyhow::Result<Duration> {
 /// How an earlier table is recognised.
 const CSV: Alike<'_> = Alike::Beginning(b"t_s,");
 
-/// Opens the named sources, or all that this machine has.
 fn sources(names: &[String]) -> anyhow::Result<Vec<Box<dyn Source>>> {
     let roots = Roots::system();
     if names.is_empty() {

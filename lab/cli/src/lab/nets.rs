@@ -25,7 +25,6 @@ enum Origin {
     File(PathBuf),
 }
 
-/// A network and its name.
 pub struct Net {
     pub name: String,
     origin: Origin,
@@ -62,7 +61,6 @@ impl Net {
         Ok(Self { name, origin: Origin::File(path.to_owned()) })
     }
 
-    /// Describes the network's source, for the campaign's folder.
     pub fn source(&self) -> anyhow::Result<Value> {
         let source = match &self.origin {
             Origin::Digits => "built in".to_owned(),

@@ -150,7 +150,6 @@ fn list(as_json: bool) -> anyhow::Result<()> {
     })
 }
 
-/// Loads the experiment and applies the command line's options.
 fn load(args: &Args) -> anyhow::Result<ExperimentSpec> {
     let name = args.experiment.as_deref().context("name an experiment; --list shows the built-in ones")?;
     let mut spec = match (name, &args.model) {

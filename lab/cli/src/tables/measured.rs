@@ -9,7 +9,6 @@ use tacit_cli::keyset::params::find;
 use tacit_cli::print;
 use tacit_he::ckks::{Bootstrapper, Evaluator, KeyGroup, KeySet, Method, ParametersSpec, Segment};
 
-/// A table or figure of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Rotations by Hamming weight.

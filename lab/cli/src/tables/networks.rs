@@ -52,7 +52,6 @@ pub struct MeasureRequest<'a> {
     /// The network, as the paper calls it.
     pub name: &'a str,
     pub paper: Option<Table4>,
-    /// Options of the lowering.
     pub options: &'a str,
     /// All options of the key set that `tacit keyset design` chooses.
     pub chosen: Option<&'a str>,

@@ -6,7 +6,6 @@ use std::path::Path;
 use tacit_store::managed::is_marked;
 use tacit_store::{FolderKind, ManagedFolder};
 
-/// A folder of measurements.
 const MANAGED: FolderKind = FolderKind::public("lab", "measurements");
 
 /// Opens or creates a folder for measurements and marks it; refuses a folder with other content.

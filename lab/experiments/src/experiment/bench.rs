@@ -219,7 +219,6 @@ impl Bench<'_> {
         }
     }
 
-    /// Runs the programs with the sampler beside them.
     fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), Broken> {
         let socket = setting.scratch.path().join("marks");
         // Bound before the server starts, since it may connect at once.

@@ -157,7 +157,6 @@ fn wrong(key: &str, detail: &str) -> LabError {
     LabError::Spec { what: key.into(), detail: detail.into() }
 }
 
-/// Prefixes an error inside a value with the value's key.
 fn prefix_key(key: &str, error: &LabError) -> LabError {
     wrong(key, &error.to_string())
 }

@@ -118,7 +118,6 @@ enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Bytes in the text.
     fn len(&self) -> usize {
         match self {
             Self::Name(name) => name.len() + 2,

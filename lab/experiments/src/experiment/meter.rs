@@ -12,7 +12,6 @@ use tacit_meter::sampler::Stopped;
 use tacit_meter::source::{self, Provenance, Roots, SelfTest, Source, ThisMachine, self_test};
 use tacit_meter::{MeterError, Sampler, SamplerConfig};
 
-/// Sources and their state.
 pub(super) struct Meter {
     sources: Vec<Box<dyn Source>>,
     /// Name of the first source, if it is a sensor.
@@ -25,11 +24,7 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Opens the experiment's sources and tests each sensor under load; without a sensor, uses the
-    /// model of the device.
-    ///
-    /// # Errors
-    /// A named source that does not exist, cannot be used or does not respond to load; an unknown
-    /// device profile. A source found by `auto` that does not respond to load is skipped, and
+    /// model of the device. A source found by `auto` that does not respond to load is skipped, and
     /// `tell` gets the reason.
     pub(super) fn open(
         spec: &ExperimentSpec,

@@ -30,9 +30,7 @@ const TAIL: u64 = 256 << 10;
 const MAX_RESULTS: usize = 512;
 
 pub(super) enum Place {
-    /// On this host, over loopback.
     Host,
-    /// On the two sides of a link.
     Link(Box<Link>),
 }
 
@@ -116,7 +114,6 @@ impl Program {
         self.is_over
     }
 
-    /// Takes a last sample of the ended program, and reaps it.
     pub(super) fn reap(&mut self, sampler: &Handle) -> Result<(), LabError> {
         self.reaped = Some(wait_sampled(sampler, &mut self.child)?);
         Ok(())
@@ -139,7 +136,6 @@ impl Program {
         self.child.wait().map_err(LabError::failed(format!("ending the {}", self.party)))
     }
 
-    /// Whether its standard output contains `text`.
     fn has_printed(&self, text: &str) -> Result<bool, LabError> {
         let mut printed = vec![];
         File::open(&self.stdout_path)
@@ -169,7 +165,6 @@ impl Program {
         Some(format!("the {} ended with {ending}{}", self.party, self.last_words()))
     }
 
-    /// The last line on standard error, for a message.
     pub(super) fn last_words(&self) -> String {
         let text = tail(&self.stderr_path).unwrap_or_default();
         let line = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();
@@ -178,9 +173,6 @@ impl Program {
     }
 
     /// The figures in its last line of output, if that is a JSON object; otherwise empty.
-    ///
-    /// # Errors
-    /// The fault of a line that looks like JSON and is invalid.
     pub(super) fn results(&self) -> Result<BTreeMap<String, f64>, String> {
         let text = tail(&self.stdout_path).map_err(|e| e.to_string())?;
         match text.lines().rev().find(|l| !l.trim().is_empty()) {
@@ -198,7 +190,6 @@ impl Drop for Program {
     }
 }
 
-/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
     Done,

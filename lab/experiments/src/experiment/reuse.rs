@@ -15,10 +15,6 @@ const SAME: [&str; 4] = ["architecture", "cores", "cpu", "tacit"];
 /// record. The cell and all settings that affect a measurement must be equal. Runs get the cell's
 /// next free repetitions, even beyond the required number; no run is taken twice. Adds the runs to
 /// `done` and returns their number.
-///
-/// # Errors
-/// [`LabError::Spec`] for a campaign of another experiment or machine, or a record outside its folder;
-/// [`LabError::Io`].
 pub(super) fn take_over(
     experiment: &Experiment,
     machine: &BTreeMap<String, String>,
@@ -113,7 +109,6 @@ fn identity_of(run: &Run) -> Run {
     Run { repetition: 0, record: String::new(), ..run.clone() }
 }
 
-/// Copies a run's record under a new name, and returns the name.
 fn record(run: &Run, source_dir: &Path, target_dir: &Path, stem: &str) -> Result<String, LabError> {
     if run.record.is_empty() {
         return Ok(String::new());

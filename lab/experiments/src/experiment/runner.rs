@@ -197,7 +197,6 @@ fn drive(
     Ok(outcome)
 }
 
-/// Measures an idle baseline, if the experiment has any.
 fn idle(
     experiment: &Experiment,
     folder: &Folder,
@@ -233,7 +232,6 @@ fn drift(before: &Idle, after: &Idle) -> Vec<String> {
     notes.collect()
 }
 
-/// The experiment with its seed, and its runs in the folder.
 fn resume(experiment: &Experiment, dir: &Path) -> Result<(Experiment, Vec<Run>), LabError> {
     if !campaign::is_there(dir) {
         return Ok((experiment.clone().with_seed(fastrand::u64(..)), vec![]));

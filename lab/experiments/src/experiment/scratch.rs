@@ -13,7 +13,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Environment variable with the folder's name, for the run's programs.
 const RUN: &str = "TACIT_RUN";
 
 /// The keeper's script. Arguments: the pattern for environments, and the folder. A dying program

@@ -15,7 +15,6 @@ use tun_rs::SyncDevice;
 /// Most packets moved before the thread reads the clock and serves the other side.
 const BATCH: usize = 64;
 
-/// Parameters of a direction of the emulator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direction {
     pub(super) treatment: Treatment,
@@ -23,7 +22,6 @@ pub(super) struct Direction {
     pub(super) capacity: usize,
     /// Longest packet, bytes.
     pub(super) slot: usize,
-    /// Seed of losses, corruption, replays and jitter.
     pub(super) seed: u64,
 }
 

@@ -7,7 +7,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Congestion control of the measuring connection.
 const MEASURED_WITH: &str = "reno";
 /// Length of an echo packet's payload, bytes: as in `ping`.
 const ECHO_LEN: usize = 56;
@@ -16,7 +15,6 @@ const INITIAL_WINDOW: f64 = 14_480.0;
 /// Bytes of a full packet.
 const PACKET: f64 = 1500.0;
 
-/// Measures `link`; see [`Link::measure`].
 pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabError> {
     let spec = link.spec();
     let echo = Echo::open(link).map_err(LabError::failed("opening the echo sockets"))?;
@@ -53,7 +51,6 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-/// Opens a UDP socket on a side.
 fn bind(link: &Link, side: Side) -> io::Result<UdpSocket> {
     let address = link.address(side);
     // A socket belongs to the namespace of its creation, independent of its user.

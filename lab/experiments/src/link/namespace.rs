@@ -50,7 +50,6 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Runs `f` on a separate thread in the namespace, and waits for it.
     pub(super) fn within<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, LabError> {
         let (sender, receiver) = sync_channel(1);
         let job: Job = Box::new(move || {
@@ -64,7 +63,6 @@ impl Namespace {
             .map_err(|panic| LabError::failed("running inside a network namespace")(panic_text(panic.as_ref())))
     }
 
-    /// Starts `command` in the namespace.
     pub(super) fn spawn(&self, command: &mut Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
         // The command moves to the nursery's thread and back, as `Command::spawn` borrows it.

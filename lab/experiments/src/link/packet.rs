@@ -7,9 +7,7 @@ const UDP: u8 = 17;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     protocol: u8,
-    /// Offset of the TCP or UDP header.
     transport: usize,
-    /// Offset of the payload.
     payload: usize,
     /// End of the packet according to the IP header.
     end: usize,
@@ -34,7 +32,6 @@ impl Layout {
         (sound && is_whole).then_some(Self { protocol, transport, payload, end })
     }
 
-    /// Offset of the transport checksum.
     fn checksum(self) -> usize {
         self.transport + if self.protocol == TCP { 16 } else { 6 }
     }

@@ -3,7 +3,6 @@
 use super::packet;
 use std::collections::VecDeque;
 
-/// Packets in order, each with its due time.
 pub(super) struct DelayLine {
     /// Most bytes of packets.
     capacity: usize,
@@ -45,7 +44,6 @@ impl DelayLine {
     }
 }
 
-/// The treatment of packets in a direction of the link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Treatment {
     /// Mean one-way delay, ns.

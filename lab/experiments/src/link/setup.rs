@@ -23,7 +23,6 @@ const OFFLOAD_FROM: u64 = 200_000_000;
 /// tunnel's) needs `ip route ... congctl` with this name to be sure of the same.
 pub const CONGESTION_CONTROL: &str = "cubic";
 
-/// Shaping parameters of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Rate of `tbf`, bit/s.
@@ -59,9 +58,6 @@ fn is_fast(rate: Option<Rate>) -> bool {
 }
 
 /// Creates a TUN device in the namespace; it disappears with its last user.
-///
-/// # Errors
-/// [`LabError::Unavailable`] without `/dev/net/tun` or without the right to use it.
 pub(super) fn tun(namespace: &Namespace, offload: bool) -> Result<SyncDevice, LabError> {
     let result = namespace.within(move || {
         DeviceBuilder::new()
@@ -84,7 +80,6 @@ pub(super) fn tun(namespace: &Namespace, offload: bool) -> Result<SyncDevice, La
     })
 }
 
-/// Joins the namespaces by a veth pair.
 pub(super) fn veth(client: &Namespace, server: &Namespace) -> Result<(), LabError> {
     let peer = server.thread_id.to_string();
     client.within(move || {
@@ -136,7 +131,6 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Writes a kernel setting of the network.
 fn set(name: &str, value: &str) -> Result<(), LabError> {
     let path = std::path::Path::new("/proc/sys/net").join(name);
     std::fs::write(&path, value).map_err(LabError::io(path))

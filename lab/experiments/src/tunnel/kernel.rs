@@ -6,7 +6,6 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use zeroize::Zeroizing;
 
-/// Name of a test interface.
 const PROBE: &str = "tacit-probe";
 
 /// The kernel's version of WireGuard, or why it cannot be used here.
@@ -25,7 +24,6 @@ pub(super) fn probe(link: &Link) -> Result<Result<String, String>, LabError> {
     })
 }
 
-/// Creates an end on `side`.
 pub(super) fn up(link: &Link, side: Side, config: EndConfig) -> Result<(), LabError> {
     let result = link.within(side, move || {
         let name = config.interface.as_str();

@@ -87,7 +87,6 @@ pub struct Tunnel {
     facts: BTreeMap<String, String>,
 }
 
-/// An end in user space.
 struct UserEnd {
     // Dropped first, which ends the process.
     handle: Handle,

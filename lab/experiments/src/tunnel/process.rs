@@ -14,7 +14,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// Most bytes of a line of input.
 const MAX_LINE: usize = 4096;
 /// Interval of checks of the protocol's timers.
 const TICK: Duration = Duration::from_millis(250);
@@ -66,7 +65,6 @@ fn answer(output: &mut impl Write, reply: &Reply) -> Result<(), LabError> {
     output.write_all(format!("{text}\n").as_bytes()).and_then(|()| output.flush()).map_err(control_error)
 }
 
-/// Works until `commands` ends.
 fn serve(config: &EndConfig, io: Io, commands: &impl AsFd, mut replies: impl Write) -> Result<(), LabError> {
     let core = Core::new(&config.secret, config.peer, config.peer_inner, config.remote.ip());
     let mut wire = Wire::new(core, io, config.mtu);
@@ -145,7 +143,6 @@ impl Handle {
         Ok(handle)
     }
 
-    /// Sends a command and waits for its answer.
     pub(super) fn ask(&mut self, command: &str) -> Result<Stats, LabError> {
         if let Some(commands) = &mut self.commands {
             let sent = commands.write_all(format!("{command}\n").as_bytes()).and_then(|()| commands.flush());
@@ -171,10 +168,8 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The end stops at the end of its input.
         self.commands = None;
         if let Some(thread) = self.thread.take() {
-            // Replies have reported its errors.
             let _ = thread.join();
         }
     }
@@ -195,7 +190,6 @@ impl Write for Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        // An already closed stream is no error.
         let _ = self.0.shutdown(std::net::Shutdown::Write);
     }
 }

@@ -80,7 +80,6 @@ impl Batch {
     }
 }
 
-/// A running end.
 pub(super) struct Wire {
     core: Core,
     io: Io,
@@ -227,7 +226,6 @@ impl Wire {
                     continue;
                 }
                 Err(error) => {
-                    // TCP inside repeats the lost data.
                     self.batch.sent = (0, self.batch.lengths.len());
                     return Err(error.into());
                 }

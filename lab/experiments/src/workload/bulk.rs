@@ -23,7 +23,6 @@ const ACK: u64 = 256 << 10;
 /// Most unconfirmed bytes: more than any link here has under way.
 const WINDOW: u64 = 4 << 20;
 
-/// The data of a transfer, made before it is timed.
 pub(super) struct Data(Vec<Vec<u8>>);
 
 impl Data {
@@ -118,7 +117,6 @@ fn tell(transport: &mut dyn Transport, words: &[u64]) -> Result<(), LabError> {
     send(transport, &bytes, "telling the sender what came")
 }
 
-/// Reads a block's header: the number of bytes that follow, and whether the block is the last.
 fn header(
     transport: &mut dyn Transport,
     step: &str,

@@ -13,7 +13,6 @@ use tacit_graph::Units;
 use tacit_sim::Arrival;
 use tacit_store::keys;
 
-/// How often a waiting thread checks whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Returns the name of a request's client in the key folder.
@@ -35,11 +34,8 @@ pub struct ReadyClient {
 /// The outcome of a request. Times are seconds since the start.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ClientReport {
-    /// When the client asked.
     pub asked_s: f64,
-    /// When the answer arrived.
     pub answered_s: f64,
-    /// Why the request has no answer.
     pub failure: Option<String>,
 }
 

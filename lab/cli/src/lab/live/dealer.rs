@@ -32,7 +32,6 @@ pub fn make_keys(scratch: &Scratch, clients: &[String]) -> anyhow::Result<()> {
 }
 
 impl Dealer {
-    /// Starts a dealer with the keys of the scratch folder.
     pub fn start(core: Option<usize>, log: &Path, scratch: &Scratch) -> anyhow::Result<Self> {
         let keys = folder(scratch);
         let mut arguments: Vec<OsString> = Vec::new();
@@ -47,13 +46,11 @@ impl Dealer {
         self.program.pid()
     }
 
-    /// Returns the server's arguments that name the dealer.
     pub fn arguments(&self) -> Vec<OsString> {
         let words = ["--dealer", &self.program.address, "--dealer-pin", &self.pin.to_string(), "--dealer-keys"];
         words.into_iter().map(OsString::from).chain([self.keys.clone().into()]).collect()
     }
 
-    /// Returns a client's connection resources with this dealer.
     pub fn resources(&self, client: &str) -> anyhow::Result<ConnectionResources> {
         let identity = keys::load_client(&self.keys, client)?;
         Ok(tacit_client::resources(Some((&self.program.address, self.pin)), &identity, None)?)

@@ -28,13 +28,11 @@ use tacit_cli::print;
 use tacit_experiments::campaign::{self, Campaign, Folder, Run};
 use tacit_experiments::experiment::Scratch;
 
-/// The purpose of the experiment, in one sentence.
 pub const ABOUT: &str = "the policies of [SS26] on a real server with real clients, and simulated beside it";
 /// Expected duration with default options.
 pub const ABOUT_TIME: Duration = Duration::from_secs(30 * 60);
 /// The campaign ends after this many failed cells in a row.
 const MAX_FAILURES: usize = 3;
-/// Requests of a cell of `--quick`.
 const QUICK: usize = 16;
 
 /// Run the policies of [SS26] live: for each policy and workload a real server with real clients
@@ -135,7 +133,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     conclude(&settings, &outcome, &args.output, args.json)
 }
 
-/// Loads the runs of this campaign from the folder.
 fn resume(settings: &Settings, dir: &Path) -> anyhow::Result<Vec<Run>> {
     if !campaign::is_there(dir) {
         return Ok(vec![]);

@@ -2,7 +2,6 @@
 //! core.
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The cores of server, clients and dealer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores {
     pub server: usize,

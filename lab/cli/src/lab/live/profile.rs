@@ -12,9 +12,7 @@ use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span, Time};
 use tacit_sim::{Arrival, RecordedJob};
 
-/// The profile's file in the campaign's folder.
 pub const FILE: &str = "profile.json";
-/// Runs of each network.
 const RUNS: usize = 3;
 /// Overhead of a cell besides its requests: keys, connections, the server's start and end, in
 /// seconds.
@@ -23,13 +21,11 @@ const CELL_S: f64 = 15.0;
 /// The costs of a network that runs alone, in seconds: medians.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alone {
-    /// The network's name.
     pub net: String,
     /// T_pre; absent if the back end has no offline phase.
     pub pre_s: Option<f64>,
     /// T_on, seconds.
     pub on_s: f64,
-    /// Number of measured runs.
     pub runs: usize,
 }
 
@@ -38,7 +34,6 @@ pub struct Alone {
 pub struct Profile {
     /// The networks, in the order of their roles.
     pub nets: Vec<Alone>,
-    /// Requests of each cell.
     pub requests: usize,
     /// Requests a second, by workload.
     pub rates: BTreeMap<String, f64>,
@@ -87,7 +82,6 @@ impl Profile {
         Self::plan(settings, nets)
     }
 
-    /// Computes the number and the rate of requests.
     fn plan(settings: &Settings, nets: Vec<Alone>) -> anyhow::Result<Self> {
         let costs: Vec<f64> = nets.iter().map(|net| net.pre_s.unwrap_or(0.0) + net.on_s).collect();
         let (mut rates, mut request_s) = (BTreeMap::new(), 0.0);

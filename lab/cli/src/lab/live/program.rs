@@ -20,7 +20,6 @@ const STOP: Duration = Duration::from_secs(45);
 /// A running program; killed when dropped.
 pub struct Program {
     child: Child,
-    /// The address on which the program listens.
     pub address: String,
 }
 
@@ -61,7 +60,6 @@ impl Program {
         self.child.id()
     }
 
-    /// Requests the program to end, and waits for it.
     pub fn stop(mut self) -> anyhow::Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the program has no id")?;
         kill_process(pid, Signal::TERM).context("stopping the program")?;
@@ -78,7 +76,6 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The program may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

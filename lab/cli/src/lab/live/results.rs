@@ -18,7 +18,6 @@ pub struct Row {
     reason: Option<String>,
 }
 
-/// Converts a comparison to figures of a run.
 pub fn comparison_figures(comparison: &Comparison) -> Vec<(&'static str, f64)> {
     let c = comparison;
     let mut figures = vec![
@@ -167,7 +166,6 @@ mod tests {
         assert_eq!(figures[3], (Some(1.0), Some(2.5)));
         let table = table(&all_rows, 8);
         assert!(table.contains("| light | 25 % | fcfs | 2.000 | - | 1.000 | - | 2.50 | 40.0 |"), "{table}");
-        // A failed cell gives no row.
         runs[0].failure = Some("2 of 6".into());
         let all_rows = rows(&cells, &runs);
         assert_eq!((all_rows.len(), all_rows[0].speed_up), (3, None));

@@ -14,13 +14,11 @@ use tacit_experiments::campaign;
 use tacit_experiments::experiment::Scratch;
 use tacit_store::keys::load_client;
 
-/// The file of the server's learned profile.
 const STATE: &str = "server.sqlite";
 
 /// Dealings that the server runs at a time, in addition to its jobs on cores.
 pub const DEALINGS: u32 = 4;
 
-/// How to start a server.
 pub struct Start<'a> {
     pub models: &'a [PathBuf],
     pub lowering: &'a Lowering,

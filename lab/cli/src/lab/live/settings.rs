@@ -6,7 +6,6 @@ use tacit_sched::Span;
 use tacit_sched::policy::PolicySpec;
 use tacit_sim::{Arrival, Arrivals, Mix, Workload};
 
-/// Name of the experiment.
 pub const NAME: &str = "ss26-live";
 /// Fewest requests of a cell that the time limit may lead to, and the number without a limit.
 pub const REQUESTS: [usize; 2] = [60, 100];
@@ -47,12 +46,9 @@ pub struct Traffic {
     pub rate: Option<f64>,
 }
 
-/// The settings of a campaign.
 #[derive(Clone)]
 pub struct Settings {
-    /// Back end by name.
     pub backend: String,
-    /// Options of the back end.
     pub options: Options,
     /// Networks in the roles of the paper's, from the smallest; the last takes all remaining roles.
     pub nets: Vec<String>,
@@ -63,7 +59,6 @@ pub struct Settings {
     pub slots: u32,
     /// Whether server and clients have a core each.
     pub pinned: bool,
-    /// Seed that determines the requests and their times.
     pub seed: u64,
 }
 
@@ -83,14 +78,12 @@ impl Cell {
             .into()
     }
 
-    /// Returns the cell's name for people.
     pub fn name(&self) -> String {
         format!("{}, {} % notices, {}", self.workload, self.notices, self.policy)
     }
 }
 
 impl Settings {
-    /// Refuses settings that cannot run.
     pub fn check(&self) -> anyhow::Result<()> {
         let Traffic { policies, workloads, notices, lead, load, rate, .. } = &self.traffic;
         for policy in policies {

@@ -26,7 +26,6 @@ use tacit_meter::record::PartySample;
 use tacit_sim::{Arrival, Comparison, RecordedInput, Recording, RunFile, Scenario, Summary};
 use tacit_store::keys;
 
-/// The environment that all cells share.
 pub struct Stage<'a> {
     pub settings: &'a Settings,
     pub lowering: &'a Lowering,
@@ -46,7 +45,6 @@ struct Played {
     watched: Watched,
     /// Resources that the server used from the first request on.
     server: PartySample,
-    /// Resources that the dealer used, if there is one.
     dealer: Option<PartySample>,
     /// Processor seconds of this process, which runs all clients.
     clients_cpu_s: f64,
@@ -57,7 +55,6 @@ struct Parties {
     dealer: Option<Dealer>,
 }
 
-/// Measures a process from now on.
 fn uses_of(pid: u32) -> anyhow::Result<ProcessTree> {
     let mut tree = ProcessTree::new("/proc");
     anyhow::ensure!(tree.add(pid, Since::Now), "process {pid} has ended");
@@ -124,7 +121,6 @@ impl Stage<'_> {
         })
     }
 
-    /// Connects clients and plays their requests against a server.
     fn play(&self, parties: &Parties, arrivals: &[Arrival], in_turn: bool) -> anyhow::Result<Option<Played>> {
         let (keys, stop) = (self.keys(), self.stop);
         let (nets, backend) = (self.settings.nets.as_slice(), self.settings.backend.as_str());

@@ -22,7 +22,6 @@ pub struct Watched {
     pub last: Status,
     /// Every job that ended, by its number.
     jobs: BTreeMap<u64, Job>,
-    /// Whether the last status shows a running job.
     last_ran: bool,
     /// The server's uptime at the start of the cell, in seconds.
     zero_s: f64,
@@ -30,7 +29,6 @@ pub struct Watched {
     best_s: f64,
 }
 
-/// The phases of one client's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Phases {
     /// When the server first heard of the input, according to the first phase that succeeded.

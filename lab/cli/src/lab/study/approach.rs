@@ -21,7 +21,6 @@ const KNOWN: [(&str, &str, &str); 9] = [
 /// A way to answer an input.
 #[derive(Clone, Copy, Debug)]
 pub struct Approach {
-    /// Its name in cells.
     pub name: &'static str,
     /// The approach's back end; empty for [`LOCAL`].
     pub backend: &'static str,
@@ -29,7 +28,6 @@ pub struct Approach {
 }
 
 impl Approach {
-    /// Returns the named approaches, or all.
     pub fn select(names: &[String]) -> anyhow::Result<Vec<Self>> {
         let known = KNOWN.map(|(name, backend, options)| Self { name, backend, options });
         if names.is_empty() {
@@ -42,7 +40,6 @@ impl Approach {
         chosen.collect()
     }
 
-    /// Options of the back end.
     pub fn options(&self) -> Options {
         self.options.parse().expect("the options above are written as options are")
     }

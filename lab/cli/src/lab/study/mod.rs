@@ -19,7 +19,6 @@ use tacit_meter::energy::Coefficients;
 use tacit_net::link::{LinkSpecText, parse_duration};
 
 pub const NAME: &str = "pm24-study";
-/// The purpose of the study, in one sentence.
 pub const ABOUT: &str =
     "[PM24] end to end: networks x back ends x links, a rate cap as a power cap, and predictions for other devices";
 /// Expected duration: SqueezeNet and ResNet-50 on all links, as planned on the machine of the
@@ -112,7 +111,6 @@ struct Scope {
     links: Vec<String>,
 }
 
-/// The study's settings, and the costs of the lowerings.
 struct Study<'a> {
     args: &'a Args,
     nets: Vec<String>,

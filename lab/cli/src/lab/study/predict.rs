@@ -18,7 +18,6 @@ pub const BOARDS: [&str; 3] = ["raspberry-pi-3b", "raspberry-pi-4b", "jetson-nan
 /// Predictions of one network at one device over one link, by approach.
 pub type ByApproach = BTreeMap<&'static str, Prediction>;
 
-/// Converts a link of an experiment to the planner's form.
 pub fn link(link: &Link) -> tacit_plan::Link {
     let spec = link.spec.as_ref();
     tacit_plan::Link {
