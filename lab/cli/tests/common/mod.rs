@@ -18,11 +18,14 @@ pub fn good(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The standard error of a run that fails.
-pub fn bad(dir: &Path, args: &[&str]) -> String {
+/// Checks that a run fails, and that its error has all `words`.
+#[track_caller]
+pub fn bad(dir: &Path, args: &[&str], words: &[&str]) {
     let output = tacit_lab(dir, args);
     assert!(!output.status.success(), "tacit lab {args:?}: {output:?}");
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(!error.contains("panicked"), "{error}");
-    error
+    for word in words {
+        assert!(error.contains(word), "tacit lab {args:?}: {word:?} is not in: {error}");
+    }
 }

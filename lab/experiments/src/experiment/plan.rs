@@ -70,6 +70,7 @@ pub fn file_stem(experiment: &Experiment, job: &Job) -> String {
 /// The jobs that are left, in order; failed ones are repeated.
 ///
 /// Repetition by repetition, all cells. With `randomise` the seed gives each repetition its own
+/// order of cells (a randomised block design: slow drift of the machine affects all cells alike).
 /// The order does not depend on where the campaign was interrupted, but may depend on the version
 /// of `fastrand`. A cell's warm-up runs directly precede its first run of this session.
 #[must_use]
