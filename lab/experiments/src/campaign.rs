@@ -355,7 +355,7 @@ fn append(file: &mut File, path: &Path, line: &impl Serialize) -> Result<(), Lab
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::error::tests::assert_refused;
+    use crate::tests::assert_refused;
 
     fn run(link: &str, repetition: u32) -> Run {
         Run {

@@ -78,15 +78,3 @@ impl LabError {
         move |error| Self::Failed { step, detail: error.to_string() }
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests {
-    /// Checks that the result is an error whose text contains all `words`.
-    #[track_caller]
-    pub(crate) fn assert_refused<T, E: std::fmt::Display>(result: Result<T, E>, words: &[&str]) {
-        let error = result.map(|_| ()).map_err(|error| error.to_string()).unwrap_err();
-        for word in words {
-            assert!(error.contains(word), "{word:?} is not in: {error}");
-        }
-    }
-}

@@ -18,6 +18,8 @@ pub mod campaign;
 mod error;
 pub mod experiment;
 pub mod link;
+#[cfg(test)]
+mod tests;
 pub mod transport;
 pub mod tunnel;
 pub mod vpn24;

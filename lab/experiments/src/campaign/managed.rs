@@ -49,7 +49,7 @@ pub fn own_folder(path: &Path) -> Result<(), LabError> {
 mod tests {
     use super::super::{CAMPAIGN, Folder, VERSION, tests::campaign};
     use super::own_folder;
-    use crate::error::tests::assert_refused;
+    use crate::tests::assert_refused;
     use std::fs;
 
     #[test]

@@ -313,6 +313,7 @@ fn flatten(prefix: &str, object: Map<String, Value>, values: &mut BTreeMap<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{assert_refused, soon};
 
     fn start_words(dir: &Path, words: &[&str]) -> Result<Program, LabError> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -354,13 +355,9 @@ mod tests {
         let status = program.end().unwrap();
         assert_eq!(status.signal(), Some(15));
         assert_eq!(program.failure(status).unwrap(), "the client ended with signal 15");
-        let has_ended = (0..6000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
-            // Not reaped yet where the host's first process is slow to do so.
-            stat.map_or(true, |s| s.contains(") Z "))
-        });
-        assert!(has_ended);
+        let stat = format!("/proc/{grandchild}/stat");
+        // Not reaped yet where the host's first process is slow to do so.
+        assert!(soon(|| std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z "))));
     }
 
     #[test]
@@ -384,11 +381,7 @@ mod tests {
         assert!(is_listening(&table, port));
         drop(listener);
         // A child that another test is just starting has it open until its `exec`.
-        let closed = (0..6000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            !is_listening(&std::fs::read_to_string("/proc/self/net/tcp").unwrap(), port)
-        });
-        assert!(closed);
+        assert!(soon(|| !is_listening(&std::fs::read_to_string("/proc/self/net/tcp").unwrap(), port)));
         assert!(!is_listening("", 1));
         assert!(!is_listening("head\n0: zz 1 0A\n", 1));
     }
@@ -397,6 +390,6 @@ mod tests {
     fn missing_program_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let started = start_words(dir.path(), &["/no/such/program"]);
-        crate::error::tests::assert_refused(started, &["/no/such/program", "No such file"]);
+        assert_refused(started, &["/no/such/program", "No such file"]);
     }
 }

@@ -133,8 +133,8 @@ fn record(run: &Run, source_dir: &Path, target_dir: &Path, stem: &str) -> Result
 mod tests {
     use super::*;
     use crate::campaign::Campaign;
-    use crate::error::tests::assert_refused;
     use crate::experiment::checked::tests::parse as experiment;
+    use crate::tests::assert_refused;
     use std::fs;
     use std::slice::from_ref;
 

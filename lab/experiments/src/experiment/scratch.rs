@@ -75,15 +75,7 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
-
-    fn soon(condition: impl Fn() -> bool) -> bool {
-        let until = Instant::now() + Duration::from_secs(60);
-        while !condition() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        condition()
-    }
+    use crate::tests::soon;
 
     #[test]
     fn folder_is_private_and_removed_on_drop() {

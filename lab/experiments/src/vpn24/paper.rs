@@ -84,7 +84,7 @@ impl Paper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::tests::assert_refused;
+    use crate::tests::assert_refused;
 
     const ENTRY: &str = "table = 3\ndevice = 'Nano'\ntransport = 'tls'\nrole = 'send'\nvalue = 6.0\nunit = 'MB/s'\n";
 

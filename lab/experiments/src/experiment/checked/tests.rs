@@ -1,5 +1,5 @@
 use super::*;
-use crate::error::tests::assert_refused;
+use crate::tests::assert_refused;
 
 const MINIMAL: &str = r#"
 name = "mini"

@@ -1,7 +1,7 @@
 use super::*;
 use crate::campaign::IdlePower;
-use crate::error::tests::assert_refused;
 use crate::experiment::checked::tests::parse as experiment;
+use crate::tests::assert_refused;
 
 const TEXT: &str = r#"
 name = "runner"
