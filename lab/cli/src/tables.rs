@@ -109,7 +109,7 @@ fn has_any(name: &str, words: &[&str]) -> bool {
 }
 
 #[derive(Serialize)]
-struct OnOurs {
+struct OurKeys {
     network: String,
     file: String,
     parameters: String,
@@ -150,14 +150,14 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
     let options = args.options.join(",");
     let mut own_choices = Vec::new();
     for file in &args.files {
-        own_choices.push(on_ours(file, &options, &args.seal)?);
+        own_choices.push(design_keys(file, &options, &args.seal)?);
     }
     let missing: Vec<&str> =
         NETWORKS.iter().map(|n| n.name).filter(|n| own_choices.iter().all(|o| o.network != *n)).collect();
     let measured = args.measure.iter().filter_map(|measurement| measured::measure(*measurement).transpose());
     let measured = measured.collect::<anyhow::Result<Vec<Value>>>()?;
     let run_by_sets =
-        if args.measure.contains(&What::Networks) { by_sets(args, &own_choices, &options)? } else { Vec::new() };
+        if args.measure.contains(&What::Networks) { measure_by_set(args, &own_choices, &options)? } else { Vec::new() };
     let stages = (1..=16).rev().map(stage_keys).collect::<Result<Vec<_>, _>>()?;
     let alphas = allowed_alphas()?;
     if as_json {
@@ -197,7 +197,11 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
     run_by_sets.iter().try_for_each(networks::show)
 }
 
-fn by_sets(args: &TablesArgs, own_choices: &[OnOurs], options: &str) -> anyhow::Result<Vec<networks::Measured>> {
+fn measure_by_set(
+    args: &TablesArgs,
+    own_choices: &[OurKeys],
+    options: &str,
+) -> anyhow::Result<Vec<networks::Measured>> {
     let requests = args.files.iter().zip(own_choices).map(|(file, choice)| {
         let request = networks::MeasureRequest {
             name: &choice.network,
@@ -271,13 +275,13 @@ fn print_stages(stages: &[tacit_backends::ckks::keyset::StageKeys]) -> anyhow::R
 }
 
 /// Computes the keys of each strategy on our lowering of a network.
-fn on_ours(file: &Path, options: &str, seal: &SealArgs) -> anyhow::Result<OnOurs> {
+fn design_keys(file: &Path, options: &str, seal: &SealArgs) -> anyhow::Result<OurKeys> {
     let model = tacit_cli::bench::load(file, seal)?;
     let (watch, progress_bar) = print::watch();
     let found_design = design(&model, &options.parse()?, &Wish::default(), &watch)?;
     progress_bar.finish_and_clear();
     let network_of_file = network(file);
-    Ok(OnOurs {
+    Ok(OurKeys {
         network: network_of_file.map_or_else(|| found_design.model.clone(), |network| network.name.to_owned()),
         file: file.display().to_string(),
         parameters: format!("{}, ring degree 2^{}", found_design.parameters.0, found_design.parameters.1),
@@ -286,7 +290,7 @@ fn on_ours(file: &Path, options: &str, seal: &SealArgs) -> anyhow::Result<OnOurs
     })
 }
 
-fn print_ours(choice: &OnOurs) -> anyhow::Result<()> {
+fn print_ours(choice: &OurKeys) -> anyhow::Result<()> {
     print::line(&format!(
         "\nTables 6 and 7 on our lowering: {} ({}), parameters {}; rotation keys in GB, with both halves and 8 bytes a residue as the paper \
          counts, and seeded and packed",

@@ -50,13 +50,13 @@ impl TransportKind {
 
     /// Whether it needs a tunnel between the parties.
     #[must_use]
-    pub fn tunnelled(self) -> bool {
+    pub fn is_tunnelled(self) -> bool {
         matches!(self, Self::WireGuard | Self::TlsInWireGuard)
     }
 
     /// Whether it needs certificates.
     #[must_use]
-    pub fn tls(self) -> bool {
+    pub fn uses_tls(self) -> bool {
         matches!(self, Self::Tls | Self::TlsInWireGuard)
     }
 }
@@ -111,7 +111,7 @@ pub fn connect(
     keys: Option<&Path>,
     timeout: Duration,
 ) -> Result<Box<dyn Transport>, LabError> {
-    let tls = if kind.tls() { Some(keys::load_client(folder(keys)?, "client")?.tls) } else { None };
+    let tls = if kind.uses_tls() { Some(keys::load_client(folder(keys)?, "client")?.tls) } else { None };
     let deadline = Instant::now() + timeout;
     let mut tcp = TcpTransport::connect(address, timeout)?;
     let Some(tls) = tls else {
@@ -135,7 +135,7 @@ impl Acceptor {
     /// # Errors
     /// As [`connect`], and [`LabError::Net`] if the address cannot be bound.
     pub fn bind(kind: TransportKind, address: SocketAddr, keys: Option<&Path>) -> Result<Self, LabError> {
-        let tls = if kind.tls() { Some(keys::load_server(folder(keys)?)?) } else { None };
+        let tls = if kind.uses_tls() { Some(keys::load_server(folder(keys)?)?) } else { None };
         let listener =
             TcpListener::bind(address).map_err(|e| NetError::from_io(format!("listening on {address}"), &e))?;
         Ok(Self { listener, tls })

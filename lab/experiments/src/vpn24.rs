@@ -19,9 +19,9 @@ use tacit_net::link::LinkSpecText;
 
 /// Most bytes of a transfer by default: about the paper's amount for its Raspberry Pi, a tenth of that
 /// for other devices.
-const BYTES: u64 = 1 << 30;
+const DEFAULT_BYTES: u64 = 1 << 30;
 /// Longest transfer by default, seconds.
-const SECONDS: u64 = 60;
+const DEFAULT_SECONDS: u64 = 60;
 
 /// Scope of the comparison.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +44,8 @@ pub struct Request {
 /// [`LabError::Spec`] with the value that is out of range or unknown.
 pub fn experiment(request: &Request) -> Result<Experiment, LabError> {
     let mut spec = BuiltIn::find("vpn24-transport")?.spec()?;
-    let bytes = request.bytes.unwrap_or(BYTES);
-    let seconds = request.seconds.unwrap_or(SECONDS);
+    let bytes = request.bytes.unwrap_or(DEFAULT_BYTES);
+    let seconds = request.seconds.unwrap_or(DEFAULT_SECONDS);
     if !request.links.is_empty() {
         spec.links = request.links.iter().map(|text| link(text)).collect();
     }

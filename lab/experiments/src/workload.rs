@@ -21,7 +21,7 @@ use tacit_measure::mark::MarkSender;
 use tacit_net::{NetError, PacedTransport, Rate, Transport};
 
 const MAGIC: &[u8; 8] = b"tacitwl2";
-const REQUEST: usize = 56;
+const REQUEST_BYTES: usize = 56;
 /// Most bytes of one bulk transfer.
 pub const MAX_BYTES: u64 = 1 << 40;
 /// Longest time limit of a bulk transfer, seconds.
@@ -94,13 +94,13 @@ impl Workload {
         if (1..=max).contains(&value) { Ok(()) } else { Err(LabError::spec(self.name(), detail)) }
     }
 
-    fn encode(&self, seed: u64) -> [u8; REQUEST] {
+    fn encode(&self, seed: u64) -> [u8; REQUEST_BYTES] {
         let words = match *self {
             Self::BulkSend(Bulk { bytes, seconds }) => [1, bytes, seconds.unwrap_or(0), 0, 0, seed],
             Self::BulkReceive(Bulk { bytes, seconds }) => [2, bytes, seconds.unwrap_or(0), 0, 0, seed],
             Self::PingPong { messages, size } => [3, 0, 0, messages, size, seed],
         };
-        let mut request = [0u8; REQUEST];
+        let mut request = [0u8; REQUEST_BYTES];
         request[..8].copy_from_slice(MAGIC);
         for (place, word) in request[8..].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&u64::to_le_bytes(word));
@@ -108,7 +108,7 @@ impl Workload {
         request
     }
 
-    fn decode(request: &[u8; REQUEST]) -> Result<(Self, u64), LabError> {
+    fn decode(request: &[u8; REQUEST_BYTES]) -> Result<(Self, u64), LabError> {
         if !request.starts_with(MAGIC) {
             return Err(bad_request("the peer is no tacit workload, or the bytes were changed on the way"));
         }
@@ -268,7 +268,7 @@ pub fn run_client(
 /// As [`run_client`].
 pub fn run_server(transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
     let mut transport = prepare(transport, options)?;
-    let mut request = [0u8; REQUEST];
+    let mut request = [0u8; REQUEST_BYTES];
     transport.read_exact(&mut request).map_err(step_error("waiting for a request"))?;
     let (workload, seed) = Workload::decode(&request)?;
     let work = Work::new("server", workload, seed);

@@ -222,7 +222,7 @@ fn every_transport_carries_every_workload() {
             Workload::BulkReceive(Bulk::with_bytes(bytes)),
             Workload::PingPong { messages: 20, size: 3000 },
         ] {
-            let used_tunnel = kind.tunnelled().then_some(&tunnel);
+            let used_tunnel = kind.is_tunnelled().then_some(&tunnel);
             let [client, server] = site.run(kind, used_tunnel, workload).map(Result::unwrap);
             assert_eq!(client.sent_bytes, server.received_bytes);
             assert_eq!(client.received_bytes, server.sent_bytes);
@@ -233,7 +233,7 @@ fn every_transport_carries_every_workload() {
         // Packets pass through the tunnel if and only if the transport uses a tunnel.
         let after = tunnel.stats(Side::Server).unwrap().unwrap();
         let packets = after.received_packets - before.received_packets;
-        assert_eq!(packets > 1000, kind.tunnelled(), "{kind}: {packets} packets in the tunnel");
+        assert_eq!(packets > 1000, kind.is_tunnelled(), "{kind}: {packets} packets in the tunnel");
         assert_eq!((after.forged, after.replayed, after.wrong_source), (0, 0, 0), "{kind}");
     }
 }

@@ -68,11 +68,15 @@ pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> 
         let duration = plan::estimate(experiment, cell);
         let name = describe(&plan::labels(experiment, cell));
         print::line(&match runs {
-            0 => format!("  {name:<40}  no run: one would take about {}", span(duration)),
-            _ => format!("  {name:<40} {runs:>3} runs of about {}, {} in all", span(duration), span(duration * runs)),
+            0 => format!("  {name:<40}  no run: one would take about {}", format_span(duration)),
+            _ => format!(
+                "  {name:<40} {runs:>3} runs of about {}, {} in all",
+                format_span(duration),
+                format_span(duration * runs)
+            ),
         })?;
     }
-    let (runs, total) = (jobs.len(), span(plan::total(experiment, jobs)));
+    let (runs, total) = (jobs.len(), format_span(plan::total(experiment, jobs)));
     print::line(&format!("{runs} runs (warm-up included) and two idle baselines of {} s: about {total}", spec.idle_s))?;
     if plan::needs_root(experiment) {
         print::line("links are made in network namespaces: run it as root")?;
@@ -80,7 +84,7 @@ pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> 
     Ok(())
 }
 
-pub fn span(time: Duration) -> String {
+pub fn format_span(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
         s @ 10..120 => format!("{s} s"),
@@ -111,12 +115,12 @@ impl Printer {
                 self.bar.set_length(runs as u64);
                 self.bar.enable_steady_tick(Duration::from_millis(500));
                 let already = if done > 0 { format!(", {done} are there already") } else { String::new() };
-                self.say(&format!("{runs} runs to do{already}: about {}", span(estimate)));
+                self.say(&format!("{runs} runs to do{already}: about {}", format_span(estimate)));
             }
             Event::Idle(when) => self.bar.set_message(format!("idle baseline, {when}")),
             Event::Run { cell, repetition, warm_up, left } => {
                 let kind = if warm_up { "warm-up" } else { "run" };
-                self.bar.set_message(format!("{}, {kind} {repetition}; {} left", describe(cell), span(left)));
+                self.bar.set_message(format!("{}, {kind} {repetition}; {} left", describe(cell), format_span(left)));
             }
             Event::Over { run, warm_up } => {
                 self.bar.inc(1);

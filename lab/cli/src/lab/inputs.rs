@@ -33,7 +33,7 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
             tacit_cli::model::import_with_defaults(path, &bytes)?
         }
         (_, Some(bytes)) => file::read(&bytes).context("the model")?,
-        (_, None) => digits()?,
+        (_, None) => import_digits()?,
     };
     let interface = &owners.interface;
     let values = match (model, input) {
@@ -54,7 +54,7 @@ fn digest(bytes: Option<&[u8]>) -> String {
     bytes.map_or("built in".into(), |b| blake3::hash(b).to_hex().to_string())
 }
 
-pub(super) fn digits() -> anyhow::Result<Model> {
+pub(super) fn import_digits() -> anyhow::Result<Model> {
     let options = ImportOptions { calibration: Some(npy::read(SAMPLES)?), ..ImportOptions::default() };
     Ok(import(DIGITS, &options)?.model)
 }

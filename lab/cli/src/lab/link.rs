@@ -12,11 +12,11 @@ use tacit_net::Rate;
 use tacit_net::link::{LinkSpec, LinkSpecText, PRESETS, format_duration, parse_duration};
 
 /// How long `COMMAND` may take to end after Ctrl-C.
-const GRACE: Duration = Duration::from_secs(3);
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long `--server` has to listen.
-const SERVER_START: Duration = Duration::from_secs(30);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The exit status that the shell reports for a program that Ctrl-C ended: 128 + SIGINT.
-const INTERRUPTED: i32 = 130;
+const INTERRUPTED_STATUS: i32 = 130;
 
 const HELP: &str = "\
 COMMAND runs on the client side and finds the addresses in TACIT_LINK_SERVER and TACIT_LINK_CLIENT; this program ends with its exit status.
@@ -238,7 +238,7 @@ fn serve_and_run(link: &Link, args: &Args, mut command: Command) -> Result<i32> 
     if let (Some(port), Some(server)) = (args.server_port, &mut server)
         && !await_port(link, server, port, &events)?
     {
-        return Ok(INTERRUPTED);
+        return Ok(INTERRUPTED_STATUS);
     }
     let mut child = link.spawn(Side::Client, with_addresses(link, &mut command))?;
     let process = child.id();
@@ -256,15 +256,15 @@ fn with_addresses<'a>(link: &Link, command: &'a mut Command) -> &'a mut Command 
     command.env("TACIT_LINK_SERVER", server).env("TACIT_LINK_CLIENT", client)
 }
 
-/// Waits for the end of the process; after Ctrl-C at most for `GRACE`.
+/// Waits for the end of the process; after Ctrl-C at most for `INTERRUPT_TIMEOUT`.
 fn wait(process: u32, events: &Receiver<Event>) -> Result<i32> {
     match events.recv()? {
         Event::Ended(status) => Ok(code(status?)),
         Event::Interrupted => {
             // A terminal signals the program as well; this is for a signal to this process alone.
             _ = Command::new("kill").args(["-TERM", &process.to_string()]).status();
-            match events.recv_timeout(GRACE) {
-                Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(INTERRUPTED),
+            match events.recv_timeout(INTERRUPT_TIMEOUT) {
+                Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(INTERRUPTED_STATUS),
                 Err(error) => Err(error.into()),
             }
         }
@@ -279,7 +279,7 @@ fn code(status: ExitStatus) -> i32 {
 
 /// Waits until `port` listens on the server side; returns false after Ctrl-C.
 fn await_port(link: &Link, server: &mut Child, port: u16, events: &Receiver<Event>) -> Result<bool> {
-    let until = Instant::now() + SERVER_START;
+    let until = Instant::now() + SERVER_TIMEOUT;
     loop {
         if link.within(Side::Server, move || listening(port))?? {
             return Ok(true);
@@ -288,7 +288,7 @@ fn await_port(link: &Link, server: &mut Child, port: u16, events: &Receiver<Even
             bail!("the server ended ({status}) before it listened on port {port}");
         }
         if Instant::now() > until {
-            bail!("the server did not listen on port {port} within {}", format_duration(SERVER_START));
+            bail!("the server did not listen on port {port} within {}", format_duration(SERVER_TIMEOUT));
         }
         match events.recv_timeout(Duration::from_millis(20)) {
             Err(RecvTimeoutError::Timeout) => (),

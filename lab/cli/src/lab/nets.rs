@@ -76,7 +76,7 @@ impl Net {
     /// Imports the network; opens model files with the key of `lowering`.
     pub fn model(&self, lowering: &Lowering) -> anyhow::Result<Model> {
         match &self.origin {
-            Origin::Digits => inputs::digits(),
+            Origin::Digits => inputs::import_digits(),
             // The weights are random, so the import's notes on ranges do not matter.
             Origin::Zoo(name) => Ok(import(&zoo::build(name, 1)?, &ImportOptions::default())?.model),
             Origin::File(path) if path.extension().is_some_and(|e| e == "onnx") => {

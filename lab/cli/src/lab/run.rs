@@ -1,5 +1,5 @@
 //! `tacit lab run`: runs an experiment.
-use super::conduct::{carry_out, show_plan, span, stopping};
+use super::conduct::{carry_out, format_span, show_plan, stopping};
 use super::{inputs, live, study};
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -23,7 +23,7 @@ use tacit_experiments::experiment::{BUILT_IN, BuiltIn, Experiment, ExperimentSpe
 #[command(disable_help_subcommand = true)]
 pub struct Args {
     #[command(subcommand)]
-    of_its_own: Option<OfItsOwn>,
+    own_experiment: Option<OwnExperiment>,
     /// TOML file, or name of a built-in experiment (--list)
     #[arg(required_unless_present = "list")]
     experiment: Option<String>,
@@ -96,15 +96,15 @@ struct Overrides {
 
 /// Experiments that are no matrix of links and commands: each has its own options.
 #[derive(clap::Subcommand)]
-enum OfItsOwn {
+enum OwnExperiment {
     Ss26Live(Box<live::Args>),
     Pm24Study(Box<study::Args>),
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.of_its_own {
-        Some(OfItsOwn::Ss26Live(args)) => return live::run(args),
-        Some(OfItsOwn::Pm24Study(args)) => return study::run(args),
+    match &args.own_experiment {
+        Some(OwnExperiment::Ss26Live(args)) => return live::run(args),
+        Some(OwnExperiment::Pm24Study(args)) => return study::run(args),
         None => {}
     }
     if args.list {
@@ -146,7 +146,7 @@ fn list(as_json: bool) -> anyhow::Result<()> {
         return print::json(&rows.collect());
     }
     rows.iter().try_for_each(|(name, time, description)| {
-        print::line(&format!("{name:<16} about {:<7} {description}", span(*time)))
+        print::line(&format!("{name:<16} about {:<7} {description}", format_span(*time)))
     })
 }
 

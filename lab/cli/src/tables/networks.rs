@@ -31,11 +31,11 @@ pub struct Measured {
     file: String,
     options: String,
     threads: usize,
-    sets: Vec<OfSet>,
+    sets: Vec<MeasuredSet>,
 }
 
 #[derive(Serialize)]
-struct OfSet {
+struct MeasuredSet {
     set: &'static str,
     options: String,
     key_bytes: u64,
@@ -64,10 +64,10 @@ pub fn measure(file: &Path, request: &MeasureRequest<'_>, seal: &SealArgs) -> an
     let mut sets = Vec::new();
     for (set, rotations, column) in SETS {
         let paper = column.and_then(|column| Some(request.paper?[column]));
-        sets.push(of_set(&model, request.name, set, &join_options(request.options, rotations), paper)?);
+        sets.push(measure_set(&model, request.name, set, &join_options(request.options, rotations), paper)?);
     }
     if let Some(chosen) = request.chosen {
-        sets.push(of_set(&model, request.name, "chosen by `design`", chosen, None)?);
+        sets.push(measure_set(&model, request.name, "chosen by `design`", chosen, None)?);
     }
     let threads = rayon::current_num_threads();
     let (network, file, options) = (request.name.into(), file.display().to_string(), request.options.into());
@@ -78,13 +78,13 @@ fn join_options(options: &str, extra: &str) -> String {
     [options, extra].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",")
 }
 
-fn of_set(
+fn measure_set(
     model: &Model,
     name: &str,
     set: &'static str,
     options: &str,
     paper_s: Option<[f64; 3]>,
-) -> anyhow::Result<OfSet> {
+) -> anyhow::Result<MeasuredSet> {
     print::note(&format!("{name}, key set {set}: {INPUTS} encrypted inputs"));
     let (watch, progress_bar) = print::watch();
     let lowered = Ckks.lower_watched(model, &options.parse::<Options>()?, &watch)?;
@@ -96,7 +96,7 @@ fn of_set(
     let online_s = ran.online.seconds;
     let rest_s = (online_s - layers_s - bootstraps_s).max(0.0);
     let key_bytes = lowered.costs().setup.server.stored_bytes;
-    Ok(OfSet { set, options: options.into(), key_bytes, layers_s, bootstraps_s, rest_s, online_s, paper_s, ran })
+    Ok(MeasuredSet { set, options: options.into(), key_bytes, layers_s, bootstraps_s, rest_s, online_s, paper_s, ran })
 }
 
 pub fn show(measured: &Measured) -> anyhow::Result<()> {
@@ -109,7 +109,7 @@ pub fn show(measured: &Measured) -> anyhow::Result<()> {
         "{:<20} {:>10} {:>8} {:>10} {:>8} {:>8}  paper: rotations, bootstraps, rest",
         "key set", "keys, MB", "layers", "bootstraps", "rest", "all"
     ))?;
-    for OfSet { set, key_bytes, layers_s, bootstraps_s, rest_s, online_s, paper_s, .. } in sets {
+    for MeasuredSet { set, key_bytes, layers_s, bootstraps_s, rest_s, online_s, paper_s, .. } in sets {
         let paper = paper_s.map_or("-".into(), |[a, b, c]| format!("{a:.1}, {b:.1}, {c:.1}: {:.1}", a + b + c));
         let keys = *key_bytes as f64 / 1e6;
         print::line(&format!(

@@ -27,9 +27,9 @@ const PORTS: [u16; 2] = [7878, 7879];
 /// Party and file name of a dealer, which runs on the server's side.
 const DEALER: &str = "dealer";
 /// Longest time until a server is ready.
-const START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a server to print its results after the client's end.
-const LINGER: Duration = Duration::from_millis(500);
+const RESULTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 enum Broken {
     /// Affects this run only.
@@ -124,7 +124,7 @@ impl Bench<'_> {
         let figures = (effort > 0.0).then(|| link_up.measure(Duration::from_secs_f64(effort))).transpose()?;
         let transport = self.experiment.transports()[job.cell.transport];
         let options = tunnel::Options::for_program(self.program);
-        let tunnel = transport.tunnelled().then(|| Tunnel::up(&link_up, &options)).transpose()?;
+        let tunnel = transport.is_tunnelled().then(|| Tunnel::up(&link_up, &options)).transpose()?;
         let [client, server] = [Side::Client, Side::Server]
             .map(|side| tunnel.as_ref().map_or_else(|| link_up.address(side), |t| t.address(side)));
         let place = Place::Link(Box::new(link_up));
@@ -142,7 +142,7 @@ impl Bench<'_> {
         let mut dealing = BTreeMap::new();
         if workload.dealer.is_some() {
             dealing = dealer_values(site, &keys)?;
-        } else if transport.tls() || workload.uses("keys") {
+        } else if transport.uses_tls() || workload.uses("keys") {
             keys::init_closed(&keys)?;
         }
         let campaign = self.dir.display().to_string();
@@ -201,7 +201,7 @@ impl Bench<'_> {
     ) -> Result<Option<Program>, Broken> {
         let Some(command) = command else { return Ok(None) };
         let mut program = self.start(setting, party, Side::Server, command, socket)?;
-        let patience = START.min(Duration::from_secs_f64(self.experiment.spec().timeout_s));
+        let patience = START_TIMEOUT.min(Duration::from_secs_f64(self.experiment.spec().timeout_s));
         match wait_ready(&mut program, ready, setting.site.port, patience, self.stop)? {
             Waited::Done => Ok(Some(program)),
             Waited::Stopped => Err(Broken::Stopped),
@@ -298,7 +298,7 @@ impl Bench<'_> {
         }
         let mut results = client.results().map_err(Broken::Run)?;
         if let Some(server) = server {
-            let by_itself = server.ended_within(LINGER);
+            let by_itself = server.ended_within(RESULTS_TIMEOUT);
             let status = server.end()?;
             if let Some(failure) = server.failure(status).filter(|_| by_itself) {
                 return Err(Broken::Run(failure));

@@ -23,7 +23,7 @@ pub const BUILT_IN: &[BuiltIn] = &[
 ];
 
 /// Experiments that are no matrix of links and commands; separate code runs them.
-const OF_THEIR_OWN: [&str; 2] = ["ss26-live", "pm24-study"];
+const SEPARATE_EXPERIMENTS: [&str; 2] = ["ss26-live", "pm24-study"];
 
 impl BuiltIn {
     /// The built-in experiment called `name`.
@@ -32,7 +32,7 @@ impl BuiltIn {
     /// [`LabError::Spec`] with the known names.
     pub fn find(name: &str) -> Result<&'static Self, LabError> {
         BUILT_IN.iter().find(|b| b.name == name).ok_or_else(|| {
-            let names: Vec<&str> = BUILT_IN.iter().map(|b| b.name).chain(OF_THEIR_OWN).collect();
+            let names: Vec<&str> = BUILT_IN.iter().map(|b| b.name).chain(SEPARATE_EXPERIMENTS).collect();
             let detail = format!(
                 "there is no such experiment; built in: {}; or give a file that ends in .toml",
                 names.join(", ")
@@ -75,7 +75,10 @@ mod tests {
         }
         let error = BuiltIn::find("pm25").unwrap_err().to_string();
         assert!(error.contains("pm24-bandwidth, pm24-inference"), "{error}");
-        assert!(OF_THEIR_OWN.iter().all(|name| error.contains(name) && BuiltIn::find(name).is_err()), "{error}");
+        assert!(
+            SEPARATE_EXPERIMENTS.iter().all(|name| error.contains(name) && BuiltIn::find(name).is_err()),
+            "{error}"
+        );
     }
 
     #[test]

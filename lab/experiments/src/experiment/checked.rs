@@ -93,14 +93,14 @@ impl Experiment {
             let key = format!("workloads[{i}]");
             let name = &workload.name;
             for transport in &self.transports {
-                if transport.tls() && !workload.uses("transport") {
+                if transport.uses_tls() && !workload.uses("transport") {
                     let detail = format!(
                         "`{name}` does not use {{transport}}, so it cannot run over {transport}: pass {{transport}} (and {{keys}}) to \
                          programs that take them, or leave only plain and wireguard in `transports`"
                     );
                     return Err(wrong(&key, &detail));
                 }
-                if transport.tunnelled() && self.links.iter().any(|l| l.spec.is_none()) {
+                if transport.is_tunnelled() && self.links.iter().any(|l| l.spec.is_none()) {
                     let detail = format!("{transport} needs a link; `links` has none: use a preset, such as lan");
                     return Err(wrong("transports", &detail));
                 }

@@ -37,14 +37,14 @@ impl Meter {
             if name == "auto" {
                 for detected in source::detect(&roots).into_iter().filter(source::Detected::is_usable) {
                     let mut detected = detected.into_source()?;
-                    match see_load(detected.as_mut(), tell) {
+                    match check_load(detected.as_mut(), tell) {
                         Ok(()) => sources.push(detected),
                         Err(error) => tell(format!("left out: {error}")),
                     }
                 }
             } else {
                 let mut source_named = source::open(name, &roots)?;
-                see_load(source_named.as_mut(), tell)?;
+                check_load(source_named.as_mut(), tell)?;
                 sources.push(source_named);
             }
         }
@@ -135,7 +135,7 @@ impl Meter {
 }
 
 /// Self-tests a sensor; computed and replayed sources need no test.
-fn see_load(source: &mut dyn Source, tell: &mut dyn FnMut(String)) -> Result<(), LabError> {
+fn check_load(source: &mut dyn Source, tell: &mut dyn FnMut(String)) -> Result<(), LabError> {
     let info = source.info();
     if info.provenance == Provenance::Modelled {
         return Ok(());

@@ -131,7 +131,7 @@ pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
     // Namespaces, processes, the last samples.
     let mut around = 0.3 + spec.cool_down_s;
     around += if link.spec.is_some() { spec.measure_s } else { 0.0 };
-    around += if experiment.transports()[cell.transport].tunnelled() { 0.5 } else { 0.0 };
+    around += if experiment.transports()[cell.transport].is_tunnelled() { 0.5 } else { 0.0 };
     length(experiment, cell) + Duration::from_secs_f64(around)
 }
 
@@ -151,7 +151,7 @@ impl Clock {
 
     /// Expected time of `jobs`.
     #[must_use]
-    pub fn left(&self, experiment: &Experiment, jobs: &[Job]) -> Duration {
+    pub fn remaining_time(&self, experiment: &Experiment, jobs: &[Job]) -> Duration {
         let times = jobs.iter().map(|job| match self.measured.get(&job.cell) {
             Some((seconds, n)) => Duration::from_secs_f64(seconds / f64::from(*n)),
             None => estimate(experiment, job.cell),
@@ -163,14 +163,14 @@ impl Clock {
 /// Expected time of the session: `jobs`, and the idle baselines.
 #[must_use]
 pub fn total(experiment: &Experiment, jobs: &[Job]) -> Duration {
-    Clock::default().left(experiment, jobs) + 2 * Duration::from_secs_f64(experiment.spec().idle_s)
+    Clock::default().remaining_time(experiment, jobs) + 2 * Duration::from_secs_f64(experiment.spec().idle_s)
 }
 
 /// Whether any cell needs root rights for network namespaces.
 #[must_use]
 pub fn needs_root(experiment: &Experiment) -> bool {
     experiment.links().iter().any(|l| l.spec.is_some())
-        || experiment.transports().iter().copied().any(TransportKind::tunnelled)
+        || experiment.transports().iter().copied().any(TransportKind::is_tunnelled)
 }
 
 #[cfg(test)]

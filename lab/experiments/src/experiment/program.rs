@@ -21,11 +21,11 @@ use tacit_meter::sampler::Handle;
 use tacit_meter::wait::wait_sampled;
 
 /// Interval of checks of the stop flag during waits.
-const SLICE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time for a program to end after SIGTERM.
-const TERM: Duration = Duration::from_secs(3);
+const TERM_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most bytes read from the end of a program's output.
-const TAIL: u64 = 256 << 10;
+const MAX_TAIL_BYTES: u64 = 256 << 10;
 /// Most figures of one program.
 const MAX_RESULTS: usize = 512;
 
@@ -131,7 +131,7 @@ impl Program {
             }
             // A process that has already ended is no error.
             _ = group.map(|g| killpg(g, signal));
-            _ = self.ended_within(TERM);
+            _ = self.ended_within(TERM_TIMEOUT);
         }
         self.child.wait().map_err(LabError::failed(format!("ending the {}", self.party)))
     }
@@ -239,7 +239,7 @@ pub(super) fn wait_client(
     let (until, mut server, mut server_gone) = (Instant::now() + patience, server, None);
     loop {
         let now = Instant::now();
-        if client.ended_within(SLICE.min(until.saturating_duration_since(now))) {
+        if client.ended_within(POLL_INTERVAL.min(until.saturating_duration_since(now))) {
             return Waited::Done;
         }
         if stop.load(Ordering::Relaxed) {
@@ -265,7 +265,7 @@ pub(super) fn pause(time: Duration, stop: &AtomicBool) -> bool {
         if remaining.is_zero() {
             return true;
         }
-        std::thread::sleep(remaining.min(SLICE));
+        std::thread::sleep(remaining.min(POLL_INTERVAL));
     }
     false
 }
@@ -273,9 +273,9 @@ pub(super) fn pause(time: Duration, stop: &AtomicBool) -> bool {
 fn tail(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(MAX_TAIL_BYTES)))?;
     let mut text = vec![];
-    file.take(TAIL).read_to_end(&mut text)?;
+    file.take(MAX_TAIL_BYTES).read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
 /// Facts about the machine that must be equal.
-const SAME: [&str; 4] = ["architecture", "cores", "cpu", "tacit"];
+const SAME_FACTS: [&str; 4] = ["architecture", "cores", "cpu", "tacit"];
 
 /// Takes over every successful run of the campaign in `source_dir` of a cell of `experiment`, with its
 /// record. The cell and all settings that affect a measurement must be equal. Runs get the cell's
@@ -26,7 +26,7 @@ pub(super) fn take_over(
     let source_experiment =
         Experiment::new(ExperimentSpec::from_toml(&source_dir.display().to_string(), &loaded.campaign.spec)?)?;
     let mut differences = common(source_experiment.spec()).differences(&common(experiment.spec()));
-    for fact in SAME {
+    for fact in SAME_FACTS {
         let (a, b) = (loaded.campaign.machine.get(fact), machine.get(fact));
         if a != b {
             differences.push(format!(

@@ -159,7 +159,8 @@ fn drive(
             return Ok(outcome);
         }
         let (started, cell) = (Instant::now(), plan::labels(experiment, job.cell));
-        let (repetition, warm_up, left_time) = (job.repetition, job.warm_up, clock.left(experiment, &jobs[i..]));
+        let (repetition, warm_up, left_time) =
+            (job.repetition, job.warm_up, clock.remaining_time(experiment, &jobs[i..]));
         tell(Event::Run { cell: &cell, repetition, warm_up, left: left_time });
         if !pause(cool_down, stop) {
             outcome.stopped = true;

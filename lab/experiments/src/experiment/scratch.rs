@@ -13,12 +13,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-const RUN: &str = "TACIT_RUN";
+const RUN_VARIABLE: &str = "TACIT_RUN";
 
 /// The keeper's script. Arguments: the pattern for environments, and the folder. A dying program
 /// may still write there; after some seconds the keeper gives up on a program that cannot be
 /// killed.
-const KEEPER: &str = "trap '' HUP INT TERM; read -r _; rounds=0; while [ $rounds -lt 100 ]; do \
+const KEEPER_SCRIPT: &str = "trap '' HUP INT TERM; read -r _; rounds=0; while [ $rounds -lt 100 ]; do \
     found=$(grep -lsF -- \"$1\" /proc/[0-9]*/environ); [ -n \"$found\" ] || break; \
     for file in $found; do file=${file%/environ}; kill -s KILL -- \"${file#/proc/}\"; done; \
     rounds=$((rounds + 1)); sleep 0.05; done; rm -rf -- \"$2\" || { sleep 1; rm -rf -- \"$2\"; }";
@@ -38,8 +38,8 @@ impl Scratch {
         let folder = tempfile::Builder::new().prefix("tacit-run-").permissions(Permissions::from_mode(0o700)).tempdir();
         let dir = folder.map_err(LabError::io(std::env::temp_dir()))?;
         let keeper = Command::new("sh")
-            .args(["-c", KEEPER, "tacit-keeper"])
-            .arg(format!("{RUN}={}", dir.path().display()))
+            .args(["-c", KEEPER_SCRIPT, "tacit-keeper"])
+            .arg(format!("{RUN_VARIABLE}={}", dir.path().display()))
             .arg(dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -59,7 +59,7 @@ impl Scratch {
 
     /// Lets the keeper kill this program and its descendants if this process ends.
     pub fn mark(&self, command: &mut Command) {
-        command.env(RUN, self.path().display().to_string());
+        command.env(RUN_VARIABLE, self.path().display().to_string());
     }
 }
 

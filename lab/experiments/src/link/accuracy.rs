@@ -7,11 +7,11 @@ use std::time::Duration;
 use tacit_net::link::{LinkSpec, LinkSpecText};
 
 /// Largest error of goodput, as a fraction of the target.
-const GOODPUT: f64 = 0.05;
+const MAX_GOODPUT_ERROR: f64 = 0.05;
 /// Largest error of the idle round-trip time, seconds ...
-const RTT_FIXED: f64 = 0.3e-3;
+const MAX_RTT_ERROR_S: f64 = 0.3e-3;
 /// ... plus this fraction of the target.
-const RTT_RELATIVE: f64 = 0.02;
+const MAX_RTT_ERROR: f64 = 0.02;
 
 /// Rates of the table; the last is as fast as the machine allows, and has no bounds.
 pub const RATES: [&str; 4] = ["4mbit", "20mbit", "100mbit", "941mbit"];
@@ -58,12 +58,12 @@ pub fn misses(figures: &LinkFigures) -> Vec<String> {
     for (way, target, achieved) in ways {
         let Some(target) = target else { continue };
         let relative_error = achieved / target - 1.0;
-        if relative_error.is_nan() || relative_error.abs() > GOODPUT {
+        if relative_error.is_nan() || relative_error.abs() > MAX_GOODPUT_ERROR {
             misses.push(format!("{way} {:+.1} %", 100.0 * relative_error));
         }
     }
     let excess_s = figures.rtt_s - figures.target_rtt_s;
-    let bound = RTT_FIXED + RTT_RELATIVE * figures.target_rtt_s;
+    let bound = MAX_RTT_ERROR_S + MAX_RTT_ERROR * figures.target_rtt_s;
     if excess_s.is_nan() || excess_s.abs() > bound {
         misses.push(format!("round trip {:+.2} ms", 1e3 * excess_s));
     }

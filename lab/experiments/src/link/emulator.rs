@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tun_rs::SyncDevice;
 
 /// Most packets moved before the thread reads the clock and serves the other side.
-const BATCH: usize = 64;
+const MAX_BATCH_PACKETS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direction {
@@ -199,7 +199,7 @@ impl<'a> Pump<'a> {
                 continue;
             }
             let now = self.start.elapsed().as_nanos() as u64;
-            for _ in 0..BATCH {
+            for _ in 0..MAX_BATCH_PACKETS {
                 let Some(packet) = line.take_due(now) else { break };
                 any = true;
                 // A refused packet (the other side is shutting down, or out of memory) is lost.
@@ -214,7 +214,7 @@ impl<'a> Pump<'a> {
 
     /// Reads packets that have arrived; returns whether there were any, `None` if the device is gone.
     fn read_batch(&mut self) -> Option<bool> {
-        for i in 0..BATCH {
+        for i in 0..MAX_BATCH_PACKETS {
             let packet = match rustix::io::read(self.source, &mut self.buffer[..]) {
                 Ok(len) => &mut self.buffer[..len],
                 Err(Errno::AGAIN | Errno::INTR) => return Some(i > 0),

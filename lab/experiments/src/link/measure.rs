@@ -7,13 +7,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const MEASURED_WITH: &str = "reno";
+const CONGESTION_CONTROL: &str = "reno";
 /// Length of an echo packet's payload, bytes: as in `ping`.
 const ECHO_LEN: usize = 56;
 /// Bytes that a connection may send before the first answer (RFC 6928).
 const INITIAL_WINDOW: f64 = 14_480.0;
 /// Bytes of a full packet.
-const PACKET: f64 = 1500.0;
+const PACKET_BYTES: f64 = 1500.0;
 
 pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabError> {
     let spec = link.spec();
@@ -146,7 +146,7 @@ fn windows(link: &Link, side: Side, effort: Duration) -> (Duration, Duration) {
     let bytes_per_s = rate.map_or(1.25e9, |rate| rate.bits_per_second() as f64 / 8.0);
     let doublings = (bytes_per_s * rtt / INITIAL_WINDOW).max(1.0).log2();
     let warm = Duration::from_secs_f64((2.0 + 2.0 * doublings) * rtt).max(effort / 4);
-    let measured = Duration::from_secs_f64((20.0 * PACKET / bytes_per_s).max(4.0 * rtt)).max(effort * 3 / 4);
+    let measured = Duration::from_secs_f64((20.0 * PACKET_BYTES / bytes_per_s).max(4.0 * rtt)).max(effort * 3 / 4);
     (warm, measured)
 }
 
@@ -192,7 +192,7 @@ fn connect(link: &Link, side: Side) -> io::Result<(TcpStream, TcpStream)> {
     let sender = sender.map_err(io::Error::other)??;
     // Cubic may end its slow start at half the link's rate (HyStart) and needs many seconds for the
     // rest; reno does not. Reno is in every kernel and needs no right.
-    rustix::net::sockopt::set_tcp_congestion(&sender, MEASURED_WITH)?;
+    rustix::net::sockopt::set_tcp_congestion(&sender, CONGESTION_CONTROL)?;
     let (receiver, peer) = listener.accept()?;
     if peer.ip() != own_address {
         return Err(io::Error::other(format!("a connection from {peer} instead of {own_address}")));

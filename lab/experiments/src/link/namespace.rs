@@ -16,10 +16,10 @@ use nix::sched::{CloneFlags, unshare};
 
 /// How long the drop of a [`Namespace`] waits for the end of its processes; those that the caller
 /// has not reaped stay zombies.
-const PATIENCE: Duration = Duration::from_millis(300);
+const END_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The init of a process namespace: ends with its standard input, reaps orphans (by ignoring `SIGCHLD`).
-const INIT: &str = "trap '' CHLD; exec cat >/dev/null";
+const INIT_SCRIPT: &str = "trap '' CHLD; exec cat >/dev/null";
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -93,7 +93,7 @@ impl Drop for Namespace {
             _ = init.kill();
             // Its end is reported only after every process of the namespace is reaped, some by the caller.
             let reaper = std::thread::spawn(move || init.wait());
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + END_TIMEOUT;
             while !reaper.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -109,7 +109,7 @@ fn start_nursery() -> Result<(Sender<Job>, Child, JoinHandle<()>), LabError> {
         // Applies to the children of this thread only.
         let init = unshare(CloneFlags::CLONE_NEWPID).map_err(io::Error::from).and_then(|()| {
             Command::new("sh")
-                .args(["-c", INIT])
+                .args(["-c", INIT_SCRIPT])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())

@@ -14,9 +14,9 @@ pub(super) const INTERFACE: &str = "link0";
 /// Bytes of an IP packet at most.
 pub(super) const MTU: u64 = 1500;
 /// IPv4 and TCP headers with time stamps: the part of a full packet beside its payload.
-const HEADERS: u64 = 52;
+const HEADER_BYTES: u64 = 52;
 /// Bytes beside the IP packet that `tbf` counts on an Ethernet device (veth).
-const ETHERNET: u64 = 14;
+const ETHERNET_BYTES: u64 = 14;
 /// From this rate on, the emulator moves TCP segments together, as network cards do (segmentation offload).
 const OFFLOAD_FROM: u64 = 200_000_000;
 /// TCP's congestion control over the link, on every host. A route that a program adds inside (such as a
@@ -40,8 +40,9 @@ impl Shape {
     /// bandwidth-delay product, within 50 to 500 ms of the rate and 16 packets at least: cubic fills
     /// the link, and a slow link has no endless queue.
     pub(super) fn new(rate: Rate, rtt: Duration, ethernet: bool) -> Self {
-        let frame = MTU + if ethernet { ETHERNET } else { 0 };
-        let bits = (u128::from(rate.bits_per_second()) * u128::from(frame)).div_ceil(u128::from(MTU - HEADERS)) as u64;
+        let frame = MTU + if ethernet { ETHERNET_BYTES } else { 0 };
+        let bits =
+            (u128::from(rate.bits_per_second()) * u128::from(frame)).div_ceil(u128::from(MTU - HEADER_BYTES)) as u64;
         let burst = (bits / 8 / 500).max(2 * frame);
         let queue = rate.bytes_in(rtt.clamp(Duration::from_millis(50), Duration::from_millis(500))).max(16 * frame);
         Self { bits, burst, limit: queue + burst }

@@ -12,7 +12,7 @@ pub const BORINGTUN: &str = "0.7.1";
 /// Extra bytes of a datagram over its packet: header 16, tag 16.
 pub const OVERHEAD: usize = 32;
 /// Length of a handshake message, the smallest of a buffer for datagrams.
-const HANDSHAKE: usize = 148;
+const HANDSHAKE_BYTES: usize = 148;
 
 /// A private key: 32 bytes from the operating system. Never printed, wiped when dropped.
 #[derive(Clone, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
@@ -122,7 +122,7 @@ impl Core {
     /// Buffer length that any of the calls needs for a packet or datagram of `len` bytes.
     #[must_use]
     pub fn room_for(len: usize) -> usize {
-        (len + OVERHEAD).max(HANDSHAKE)
+        (len + OVERHEAD).max(HANDSHAKE_BYTES)
     }
 
     /// Seals a packet; returns the number of bytes of `output` to send. 0 before the first handshake:
@@ -179,7 +179,7 @@ impl Core {
     /// Performs timed actions (repeated handshakes, new keys every two minutes, keep-alives);
     /// returns the number of bytes of `output` to send. Call about four times a second.
     pub fn tick(&mut self, output: &mut [u8]) -> usize {
-        if output.len() < HANDSHAKE {
+        if output.len() < HANDSHAKE_BYTES {
             return 0;
         }
         let result = self.tunn.update_timers(output);
@@ -188,7 +188,7 @@ impl Core {
 
     /// Starts or restarts a handshake; returns the number of bytes of `output` to send.
     pub fn handshake(&mut self, output: &mut [u8]) -> usize {
-        if output.len() < HANDSHAKE {
+        if output.len() < HANDSHAKE_BYTES {
             return 0;
         }
         let result = self.tunn.format_handshake_initiation(output, true);

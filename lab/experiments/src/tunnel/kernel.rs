@@ -6,15 +6,15 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use zeroize::Zeroizing;
 
-const PROBE: &str = "tacit-probe";
+const PROBE_INTERFACE: &str = "tacit-probe";
 
 /// The kernel's version of WireGuard, or why it cannot be used here.
 pub(super) fn probe(link: &Link) -> Result<Result<String, String>, LabError> {
     link.within(Side::Client, || {
-        command("ip", &["link", "add", PROBE, "type", "wireguard"], None)
+        command("ip", &["link", "add", PROBE_INTERFACE, "type", "wireguard"], None)
             .map_err(|reason| format!("this kernel has no WireGuard ({reason})"))?;
         // Disappears with the namespace at the latest.
-        let _ = command("ip", &["link", "del", PROBE], None);
+        let _ = command("ip", &["link", "del", PROBE_INTERFACE], None);
         if let Err(reason) = command("wg", &["--version"], None) {
             return Err(format!("the `wg` program of wireguard-tools is missing ({reason})"));
         }

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 const MAX_LINE: usize = 4096;
 /// Interval of checks of the protocol's timers.
-const TICK: Duration = Duration::from_millis(250);
+const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -71,8 +71,8 @@ fn serve(config: &EndConfig, io: Io, commands: &impl AsFd, mut replies: impl Wri
     answer(&mut replies, &Reply::Ok(wire.stats()))?;
     let (mut pending, mut ticked) = (Vec::new(), Instant::now());
     loop {
-        let ready = wire.wait(commands.as_fd(), TICK.saturating_sub(ticked.elapsed()))?;
-        if ticked.elapsed() >= TICK {
+        let ready = wire.wait(commands.as_fd(), TICK_INTERVAL.saturating_sub(ticked.elapsed()))?;
+        if ticked.elapsed() >= TICK_INTERVAL {
             wire.tick()?;
             ticked = Instant::now();
         }

@@ -19,13 +19,13 @@ use std::time::Duration;
 use tun_rs::{DeviceBuilder, GROTable, IDEAL_BATCH_SIZE, SyncDevice, VIRTIO_NET_HDR_LEN};
 
 /// Pieces handled in one direction before the other has its turn.
-const TURN: usize = 16;
+const PIECES_PER_TURN: usize = 16;
 /// Largest UDP payload, and so the largest batch.
-const DATAGRAMS: usize = 65_507;
+const MAX_BATCH_BYTES: usize = 65_507;
 /// Receive buffer of the socket, bytes with the kernel's own: some 20 ms at 1 Gbit/s.
 const RECEIVE_BUFFER: usize = 8 << 20;
 /// Most segments of one UDP call (in older kernels; newer take 128).
-const SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 /// Size of every packet buffer: a full coalesced packet, so that the TUN side can merge in place.
 const PACKET_ROOM: usize = VIRTIO_NET_HDR_LEN * 2 + 65_535;
 
@@ -170,7 +170,7 @@ impl Wire {
     }
 
     fn turn(&mut self, step: fn(&mut Self) -> io::Result<bool>) -> Result<(), LabError> {
-        for _ in 0..TURN {
+        for _ in 0..PIECES_PER_TURN {
             match step(self) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -242,8 +242,8 @@ impl Wire {
         for &datagram_len in &self.batch.lengths[next..] {
             let has_more = end > next;
             if datagram_len > size
-                || len + datagram_len > DATAGRAMS
-                || end - next == SEGMENTS
+                || len + datagram_len > MAX_BATCH_BYTES
+                || end - next == MAX_SEGMENTS
                 || (has_more && !self.segmentation)
             {
                 break;
@@ -268,7 +268,7 @@ impl Wire {
     fn move_in(&mut self) -> io::Result<bool> {
         let mut opened = 0;
         let mut has_more = true;
-        while opened + SEGMENTS <= self.packets.len() {
+        while opened + MAX_SEGMENTS <= self.packets.len() {
             let Some((len, segment)) = self.receive()? else {
                 has_more = false;
                 break;

@@ -115,7 +115,7 @@ pub fn drive(
 }
 
 /// Runs each request after the previous answer.
-pub fn one_by_one(
+pub fn drive_in_turn(
     ready: Vec<ReadyClient>,
     start: Instant,
     stop: &AtomicBool,

@@ -33,7 +33,7 @@ pub const ABOUT: &str = "the policies of [SS26] on a real server with real clien
 pub const ABOUT_TIME: Duration = Duration::from_secs(30 * 60);
 /// The campaign ends after this many failed cells in a row.
 const MAX_FAILURES: usize = 3;
-const QUICK: usize = 16;
+const QUICK_REQUESTS: usize = 16;
 
 /// Run the policies of [SS26] live: for each policy and workload a real server with real clients
 ///
@@ -97,7 +97,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         (false, Err(reason)) => (None, Some(format!("server and clients share the cores of this machine: {reason}"))),
         (true, _) => (None, None),
     };
-    let traffic = Traffic { requests: args.traffic.requests.or(args.quick.then_some(QUICK)), ..args.traffic.clone() };
+    let traffic =
+        Traffic { requests: args.traffic.requests.or(args.quick.then_some(QUICK_REQUESTS)), ..args.traffic.clone() };
     let settings = Settings {
         backend: args.lowering.backend.clone(),
         options: args.lowering.options()?,
@@ -208,7 +209,8 @@ impl Campaigning<'_> {
             Some(profile) => profile,
             None => {
                 let runs = profile::runs(settings.nets.len()).len();
-                let Some(measured) = self.run_with_progress("networks alone", runs, |stage| stage.alone(learned))?
+                let Some(measured) =
+                    self.run_with_progress("networks alone", runs, |stage| stage.measure_alone(learned))?
                 else {
                     return Ok(None);
                 };

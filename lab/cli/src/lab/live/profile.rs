@@ -12,8 +12,8 @@ use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, ModelSpec, PhaseSpec, Span, Time};
 use tacit_sim::{Arrival, RecordedJob};
 
-pub const FILE: &str = "profile.json";
-const RUNS: usize = 3;
+pub const PROFILE_FILE: &str = "profile.json";
+const RUNS_PER_NET: usize = 3;
 /// Overhead of a cell besides its requests: keys, connections, the server's start and end, in
 /// seconds.
 const CELL_S: f64 = 15.0;
@@ -43,7 +43,7 @@ pub struct Profile {
 
 /// Returns the runs to measure: all networks in turn, so that only the network differs.
 pub fn runs(nets: usize) -> Vec<Arrival> {
-    let runs = (0..RUNS * nets).map(|i| Arrival {
+    let runs = (0..RUNS_PER_NET * nets).map(|i| Arrival {
         at: Time::ZERO,
         client: i as u64,
         model: (i % nets) as u32,
@@ -129,11 +129,11 @@ impl Profile {
     }
 
     pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
-        replace(&dir.join(FILE), serde_json::to_vec_pretty(self)?)
+        replace(&dir.join(PROFILE_FILE), serde_json::to_vec_pretty(self)?)
     }
 
     pub fn read(dir: &Path) -> anyhow::Result<Option<Self>> {
-        let path = dir.join(FILE);
+        let path = dir.join(PROFILE_FILE);
         let Some(text) = read_if_present(&path)? else { return Ok(None) };
         let read: Self = serde_json::from_slice(&text).with_context(|| damaged_profile(&path))?;
         let seconds = read.nets.iter().flat_map(|net| [net.pre_s.unwrap_or(0.0), net.on_s]);

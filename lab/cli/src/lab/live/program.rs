@@ -15,7 +15,7 @@ use tacit_experiments::campaign;
 use tacit_experiments::experiment::Scratch;
 
 /// How long a program may take to stop; a server gives its jobs 30 s.
-const STOP: Duration = Duration::from_secs(45);
+const STOP_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// A running program; killed when dropped.
 pub struct Program {
@@ -63,10 +63,10 @@ impl Program {
     pub fn stop(mut self) -> anyhow::Result<()> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("the program has no id")?;
         kill_process(pid, Signal::TERM).context("stopping the program")?;
-        let until = Instant::now() + STOP;
+        let until = Instant::now() + STOP_TIMEOUT;
         while self.child.try_wait().context("waiting for the program")?.is_none() {
             if Instant::now() > until {
-                bail!("the program did not stop within {} s", STOP.as_secs());
+                bail!("the program did not stop within {} s", STOP_TIMEOUT.as_secs());
             }
             thread::sleep(Duration::from_millis(20));
         }

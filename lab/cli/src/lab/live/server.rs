@@ -14,7 +14,7 @@ use tacit_experiments::campaign;
 use tacit_experiments::experiment::Scratch;
 use tacit_store::keys::load_client;
 
-const STATE: &str = "server.sqlite";
+const STATE_FILE: &str = "server.sqlite";
 
 /// Dealings that the server runs at a time, in addition to its jobs on cores.
 pub const DEALINGS: u32 = 4;
@@ -47,8 +47,8 @@ impl Server {
         }
         DirBuilder::new().mode(0o700).create(&material).context("making a folder for material")?;
         if let Some(learned) = settings.learned {
-            fs::copy(learned.join(STATE), material.join(STATE))
-                .with_context(|| format!("reading {}", learned.join(STATE).display()))?;
+            fs::copy(learned.join(STATE_FILE), material.join(STATE_FILE))
+                .with_context(|| format!("reading {}", learned.join(STATE_FILE).display()))?;
         }
         let arguments = settings.arguments(scratch, &material)?;
         let program = Program::start("tacit-server", arguments, settings.core, settings.log, scratch)?;
@@ -73,7 +73,7 @@ impl Server {
     pub fn stop(self, learned: Option<&Path>) -> anyhow::Result<()> {
         self.program.stop().context("stopping the server")?;
         if let Some(folder) = learned {
-            let (source, target) = (self.material.join(STATE), folder.join(STATE));
+            let (source, target) = (self.material.join(STATE_FILE), folder.join(STATE_FILE));
             campaign::remove(&target)
                 .and_then(|()| fs::copy(&source, &target))
                 .with_context(|| format!("writing {}", target.display()))?;

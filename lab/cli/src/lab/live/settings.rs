@@ -14,7 +14,7 @@ pub const LIMIT_S: f64 = 40.0 * 60.0;
 
 /// Requests for each of the paper's networks, from the smallest to the largest: M1, HiNet, M2,
 /// AlexNet, VGG-16 ([SS26] workloads, 500 requests).
-const PAPER: [(&str, [u32; 5]); 2] = [("mixed", [200, 100, 100, 75, 25]), ("light", [330, 75, 55, 35, 5])];
+const PAPER_REQUESTS: [(&str, [u32; 5]); 2] = [("mixed", [200, 100, 100, 75, 25]), ("light", [330, 75, 55, 35, 5])];
 
 // Policies and requests of a campaign. A doc comment would be help.
 #[derive(clap::Args, Clone)]
@@ -189,7 +189,7 @@ fn read(text: &str) -> BTreeMap<String, String> {
 }
 
 fn weights(workload: &str) -> anyhow::Result<[u32; 5]> {
-    let Some((_, weights)) = PAPER.iter().find(|(name, _)| *name == workload) else {
+    let Some((_, weights)) = PAPER_REQUESTS.iter().find(|(name, _)| *name == workload) else {
         bail!("there is no workload {workload:?}: the paper's are mixed and light");
     };
     Ok(*weights)
@@ -255,13 +255,13 @@ mod tests {
 
     #[test]
     fn weights_of_the_paper_are_scaled_and_assigned() {
-        assert_eq!(scale(&PAPER[0].1, 100), [40, 20, 20, 15, 5]);
-        assert_eq!(scale(&PAPER[1].1, 100), [66, 15, 11, 7, 1]);
+        assert_eq!(scale(&PAPER_REQUESTS[0].1, 100), [40, 20, 20, 15, 5]);
+        assert_eq!(scale(&PAPER_REQUESTS[1].1, 100), [66, 15, 11, 7, 1]);
         for n in [1, 6, 60, 77, 500] {
-            assert_eq!(scale(&PAPER[1].1, n).iter().sum::<u32>() as usize, n);
+            assert_eq!(scale(&PAPER_REQUESTS[1].1, n).iter().sum::<u32>() as usize, n);
         }
-        assert_eq!(by_net(PAPER[0].1, 4), [200, 100, 100, 100]);
-        assert_eq!(by_net(PAPER[0].1, 1), [500]);
+        assert_eq!(by_net(PAPER_REQUESTS[0].1, 4), [200, 100, 100, 100]);
+        assert_eq!(by_net(PAPER_REQUESTS[0].1, 1), [500]);
         let mean = settings().mean("light", &[0.0, 0.0, 0.0, 0.0, 100.0]).unwrap();
         assert!((mean - 1.0).abs() < 1e-12);
     }

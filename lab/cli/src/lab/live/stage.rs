@@ -55,7 +55,7 @@ struct Parties {
     dealer: Option<Dealer>,
 }
 
-fn uses_of(pid: u32) -> anyhow::Result<ProcessTree> {
+fn watch_process(pid: u32) -> anyhow::Result<ProcessTree> {
     let mut tree = ProcessTree::new("/proc");
     anyhow::ensure!(tree.add(pid, Since::Now), "process {pid} has ended");
     Ok(tree)
@@ -129,15 +129,16 @@ impl Stage<'_> {
         let ready = self
             .as_client(|| clients::connect(server.address(), &keys, nets, backend, dealer.as_ref(), arrivals, stop))?;
         let Some(ready) = ready else { return Ok(None) };
-        let mut tree = uses_of(server.pid()).context("the server")?;
-        let mut dealers = dealer.as_ref().map(|dealer| uses_of(dealer.pid()).context("the dealer")).transpose()?;
+        let mut tree = watch_process(server.pid()).context("the server")?;
+        let mut dealers =
+            dealer.as_ref().map(|dealer| watch_process(dealer.pid()).context("the dealer")).transpose()?;
         let (cpu_s, is_over) = (process_cpu_s(), AtomicBool::new(false));
         // Leave time to start the threads before the first request.
         let start = Instant::now() + Duration::from_millis(300);
         let (reports, watched) = thread::scope(|scope| {
             let watching = scope.spawn(|| watch(&interface, start, &is_over));
             let reports = self.as_client(|| match in_turn {
-                true => clients::one_by_one(ready, start, stop, self.done),
+                true => clients::drive_in_turn(ready, start, stop, self.done),
                 false => clients::drive(ready, start, stop, self.done),
             });
             is_over.store(true, Ordering::Release);
@@ -153,7 +154,7 @@ impl Stage<'_> {
 
     /// Measures the costs of the networks alone, and keeps the server's learned profile in
     /// `learned`. None if stopped.
-    pub fn alone(&self, learned: &Path) -> anyhow::Result<Option<Profile>> {
+    pub fn measure_alone(&self, learned: &Path) -> anyhow::Result<Option<Profile>> {
         let runs = profile::runs(self.settings.nets.len());
         let clients = self.make_keys(runs.len())?;
         let parties = self.start("fcfs", runs.len(), None, "alone")?;

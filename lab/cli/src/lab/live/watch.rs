@@ -11,11 +11,11 @@ use tacit_sim::RecordedJob;
 /// How often to check whether the cell is over, and then whether its jobs are.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often to ask for the status. A status has the last 500 jobs, far more than end in this time.
-const EVERY: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long jobs may appear to run after the last answer. A client has its answer before the server
 /// records the end of the job.
-const SETTLING: Duration = Duration::from_secs(10);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub struct Watched {
     /// The last status: D, W and counts over the whole cell.
@@ -38,13 +38,13 @@ pub struct Phases {
 }
 
 impl Watched {
-    fn nothing() -> Self {
+    fn new() -> Self {
         let last = Status::default();
         Self { last, jobs: BTreeMap::new(), last_ran: false, zero_s: 0.0, best_s: f64::INFINITY }
     }
 
     /// Adds a status that was requested and answered at these seconds of the cell.
-    fn take(&mut self, status: Status, asked_s: f64, answered_s: f64) {
+    fn add_status(&mut self, status: Status, asked_s: f64, answered_s: f64) {
         if answered_s - asked_s < self.best_s {
             self.best_s = answered_s - asked_s;
             self.zero_s = status.uptime_s - f64::midpoint(asked_s, answered_s);
@@ -79,7 +79,7 @@ impl Watched {
 
 /// Polls until `is_over`, and then until no job runs. `start` is the beginning of the cell.
 pub fn watch(interface: &Control, start: Instant, is_over: &AtomicBool) -> anyhow::Result<Watched> {
-    let (mut watched, mut over_since) = (Watched::nothing(), None);
+    let (mut watched, mut over_since) = (Watched::new(), None);
     loop {
         if is_over.load(Ordering::Acquire) {
             over_since.get_or_insert_with(Instant::now);
@@ -87,17 +87,17 @@ pub fn watch(interface: &Control, start: Instant, is_over: &AtomicBool) -> anyho
         let asked_s = seconds(start);
         let answer = interface.get("/v1/status")?;
         let status = serde_json::from_value(answer).context("the server's status")?;
-        watched.take(status, asked_s, seconds(start));
+        watched.add_status(status, asked_s, seconds(start));
         if let Some(since) = over_since {
             if !watched.last_ran {
                 return Ok(watched);
             }
-            let seconds = SETTLING.as_secs();
-            anyhow::ensure!(since.elapsed() < SETTLING, "a job still runs {seconds} s after the last answer");
+            let seconds = SETTLE_TIMEOUT.as_secs();
+            anyhow::ensure!(since.elapsed() < SETTLE_TIMEOUT, "a job still runs {seconds} s after the last answer");
             thread::sleep(POLL_INTERVAL);
             continue;
         }
-        let until = Instant::now() + EVERY;
+        let until = Instant::now() + STATUS_INTERVAL;
         while Instant::now() < until && !is_over.load(Ordering::Acquire) {
             thread::sleep(POLL_INTERVAL);
         }
@@ -124,18 +124,18 @@ mod tests {
         let status = |uptime: f64, jobs: serde_json::Value| -> Status {
             serde_json::from_value(json!({"uptime_s": uptime, "jobs": jobs})).unwrap()
         };
-        let mut watched = Watched::nothing();
+        let mut watched = Watched::new();
         // The cell starts at the server's second 10. The first request is slow, and gives a wrong
         // offset.
-        watched.take(
+        watched.add_status(
             status(13.9, json!([job(1, "setup", Some("done"), Some(10.5)), job(2, "offline", None, None)])),
             2.0,
             4.0,
         );
         assert!(watched.last_ran);
-        watched.take(status(15.0, json!([job(2, "offline", Some("done"), Some(12.0))])), 4.99, 5.01);
+        watched.add_status(status(15.0, json!([job(2, "offline", Some("done"), Some(12.0))])), 4.99, 5.01);
         assert!(!watched.last_ran);
-        watched.take(status(19.5, json!([job(3, "online", Some("refused"), Some(13.0))])), 8.0, 10.0);
+        watched.add_status(status(19.5, json!([job(3, "online", Some("refused"), Some(13.0))])), 8.0, 10.0);
         let phases = watched.phases();
         let Phases { known: Some(known), offline: Some(offline), online: None } = phases["ab"] else {
             panic!("{:?}", phases["ab"])

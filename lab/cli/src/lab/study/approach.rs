@@ -4,13 +4,13 @@ use tacit_backends::{Options, Registry, Trust};
 use tacit_experiments::experiment::WorkloadSpec;
 pub use tacit_plan::LOCAL;
 
-const TWELVE: &str = "frac_bits=12,weight_bits=12";
+const TWELVE_BITS: &str = "frac_bits=12,weight_bits=12";
 /// Name, back end and its options; `-12` is the precision of [PM24].
-const KNOWN: [(&str, &str, &str); 9] = [
+const APPROACHES: [(&str, &str, &str); 9] = [
     ("cheetah", "cheetah", ""),
-    ("cheetah-12", "cheetah", TWELVE),
+    ("cheetah-12", "cheetah", TWELVE_BITS),
     ("sci-he", "sci-he", ""),
-    ("sci-he-12", "sci-he", TWELVE),
+    ("sci-he-12", "sci-he", TWELVE_BITS),
     ("dealt", "dealt", ""),
     ("fss", "fss", ""),
     ("ckks", "ckks", ""),
@@ -29,7 +29,7 @@ pub struct Approach {
 
 impl Approach {
     pub fn select(names: &[String]) -> anyhow::Result<Vec<Self>> {
-        let known = KNOWN.map(|(name, backend, options)| Self { name, backend, options });
+        let known = APPROACHES.map(|(name, backend, options)| Self { name, backend, options });
         if names.is_empty() {
             return Ok(known.to_vec());
         }

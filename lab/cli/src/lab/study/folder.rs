@@ -25,7 +25,7 @@ pub struct Offered {
     pub refused: Option<String>,
 }
 
-const OFFERS: &str = "offers.json";
+const OFFERS_FILE: &str = "offers.json";
 
 /// Imports the networks and lowers them for every approach. Keeps the results in `dir`, if given,
 /// and reuses them. Refuses a folder with other networks or approaches, or of another version.
@@ -36,7 +36,7 @@ pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyh
     let sources = nets.iter().map(Net::source).collect::<anyhow::Result<Vec<Value>>>()?;
     let names: Vec<&str> = approaches.iter().map(|approach| approach.name).collect();
     let source = json!({"version": env!("CARGO_PKG_VERSION"), "nets": sources, "approaches": names});
-    let path = folder.join(OFFERS);
+    let path = folder.join(OFFERS_FILE);
     if let Some(saved) = read_if_present(&path)? {
         let saved: Value = serde_json::from_slice(&saved).with_context(|| path.display().to_string())?;
         ensure!(

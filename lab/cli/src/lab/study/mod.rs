@@ -28,7 +28,7 @@ pub const ABOUT_TIME: Duration = Duration::from_secs(20 * 3600);
 const LINKS: [&str; 4] = ["pm24-941", "pm24-95.6", "pm24-19.2", "pm24-3.89"];
 /// The slowest link of [PM24], and one of its faster ones: `--quick` runs these.
 const QUICK_LINKS: [&str; 2] = ["pm24-95.6", "pm24-3.89"];
-const WAN: &str = "wan-40ms";
+const WAN_LINK: &str = "wan-40ms";
 /// Paces of the sender on the fastest link.
 const PACES: [&str; 6] = ["none", "400mbit", "100mbit", "50mbit", "20mbit", "4mbit"];
 /// The pacing experiment takes the first of each pair that is among the approaches.
@@ -164,7 +164,7 @@ impl Study<'_> {
     fn links(&self) -> Vec<LinkText> {
         match (&self.args.scope.links[..], self.args.quick) {
             ([], true) => QUICK_LINKS.map(link).into(),
-            ([], false) => LINKS.into_iter().chain([WAN]).map(link).collect(),
+            ([], false) => LINKS.into_iter().chain([WAN_LINK]).map(link).collect(),
             (names, _) => names.iter().map(|name| link(name)).collect(),
         }
     }
@@ -192,7 +192,7 @@ impl Study<'_> {
             spec.fewer.iter_mut().for_each(|fewer| fewer.repetitions = fewer.repetitions.min(1));
         }
         for net in &self.nets {
-            let [endless, waiting] = [0.0, 1.0].map(|rtt_s| self.predict("this", net, predict::endless(rtt_s)));
+            let [endless, waiting] = [0.0, 1.0].map(|rtt_s| self.predict("this", net, predict::endless_link(rtt_s)));
             let (endless, waiting) = (endless?, waiting?);
             for approach in &self.approaches {
                 let (Some(endless), Some(waiting)) = (endless.get(approach.name), waiting.get(approach.name)) else {
@@ -245,7 +245,7 @@ impl Study<'_> {
     }
 
     fn is_planned(&self, o: &Offered) -> bool {
-        let predicted = self.predict("this", &o.net, predict::endless(0.0));
+        let predicted = self.predict("this", &o.net, predict::endless_link(0.0));
         predicted.is_ok_and(|predictions| predictions.contains_key(o.approach.as_str()))
     }
 
@@ -295,9 +295,14 @@ impl Study<'_> {
 }
 
 fn link(name: &str) -> LinkText {
-    if name != WAN {
+    if name != WAN_LINK {
         return LinkText::Name(name.into());
     }
     let rate = Some("100mbit".parse().expect("it is a rate"));
-    LinkText::Table(LinkSpecText { name: Some(WAN.into()), rate, rtt: Some("40ms".into()), ..LinkSpecText::default() })
+    LinkText::Table(LinkSpecText {
+        name: Some(WAN_LINK.into()),
+        rate,
+        rtt: Some("40ms".into()),
+        ..LinkSpecText::default()
+    })
 }

@@ -11,7 +11,7 @@ use tacit_plan::{Device, Goal, Limits, Offer, Prediction, Question, Setting, Usa
 /// Rate of a link without a limit, bit/s.
 const UNLIMITED: f64 = 1e11;
 /// Overhead of starting both programs, connecting and opening the model: seconds and round trips.
-const AROUND: (f64, f64) = (0.5, 8.0);
+const START_COSTS: (f64, f64) = (0.5, 8.0);
 /// Boards that [PM24]'s question is about.
 pub const BOARDS: [&str; 3] = ["raspberry-pi-3b", "raspberry-pi-4b", "jetson-nano"];
 
@@ -24,7 +24,7 @@ pub fn link(link: &Link) -> tacit_plan::Link {
         name: link.name.clone(),
         up_bits: bits(spec.and_then(|s| s.up())),
         down_bits: bits(spec.and_then(|s| s.down())),
-        ..endless(spec.map_or(0.0, |s| s.rtt().as_secs_f64()))
+        ..endless_link(spec.map_or(0.0, |s| s.rtt().as_secs_f64()))
     }
 }
 
@@ -79,9 +79,10 @@ fn offer(approach: &Approach, net: &str, offered: &[Offered]) -> Option<Offer> {
 pub fn estimate(workload: &mut WorkloadSpec, endless: &Prediction, waiting: &Prediction) {
     let computing = sum(endless, |p| p.compute_s);
     let bytes = sum(endless, |p| p.up_bytes.max(p.down_bytes) as f64 + 0.5 * p.up_bytes.min(p.down_bytes) as f64);
-    workload.takes_s = Some(AROUND.0 + computing);
+    workload.takes_s = Some(START_COSTS.0 + computing);
     workload.moves_bytes = bytes as u64;
-    workload.round_trips = if workload.server.is_some() { AROUND.1 + sum(waiting, |p| p.round_trips_s) } else { 0.0 };
+    workload.round_trips =
+        if workload.server.is_some() { START_COSTS.1 + sum(waiting, |p| p.round_trips_s) } else { 0.0 };
 }
 
 fn sum(p: &Prediction, figure: fn(&tacit_plan::predict::Predicted) -> f64) -> f64 {
@@ -89,7 +90,7 @@ fn sum(p: &Prediction, figure: fn(&tacit_plan::predict::Predicted) -> f64) -> f6
 }
 
 /// Returns a link on which only round trips take time.
-pub fn endless(rtt_s: f64) -> tacit_plan::Link {
+pub fn endless_link(rtt_s: f64) -> tacit_plan::Link {
     tacit_plan::Link {
         name: String::new(),
         up_bits: UNLIMITED,

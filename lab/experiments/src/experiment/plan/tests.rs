@@ -111,7 +111,7 @@ fn measured_durations_replace_estimates() {
     let cell = Cell { link: 2, transport: 0, workload: 0, pace: 0 };
     clock.record(cell, Duration::from_secs(4));
     clock.record(cell, Duration::from_secs(8));
-    let left_s = clock.left(&e, &jobs).as_secs_f64();
+    let left_s = clock.remaining_time(&e, &jobs).as_secs_f64();
     assert!((left_s - (sum + 4.0 * (6.0 - around - 2.0))).abs() < 1e-6, "four runs of that cell, 6 s each");
 }
 
