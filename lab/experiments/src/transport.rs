@@ -99,8 +99,8 @@ fn folder(keys: Option<&Path>) -> Result<&Path, LabError> {
     keys.ok_or_else(|| LabError::spec("--keys", "tls needs the folder with the keys of this run"))
 }
 
-/// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `to` is its
-/// address in the tunnel. `keys` is a folder of [`keys::init_closed`], needed for TLS.
+/// Connects to a party that waits in [`Acceptor::accept`]; for a tunnelled kind, `address` is
+/// in the tunnel. `keys` is a folder of [`keys::init_closed`], needed for TLS.
 ///
 /// # Errors
 /// [`LabError::Net`] with the cause: no listener, another CA, a wrong key, changed bytes;

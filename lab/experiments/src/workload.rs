@@ -32,7 +32,7 @@ pub const MAX_MESSAGES: u64 = 1_000_000;
 pub const MAX_SIZE: u64 = 16 << 20;
 
 /// Size of a bulk transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
     /// Most bytes, 1 to [`MAX_BYTES`].
     pub bytes: u64,
@@ -49,8 +49,7 @@ impl Bulk {
 }
 
 /// The client's request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// The client sends.
     BulkSend(Bulk),

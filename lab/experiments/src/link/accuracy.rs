@@ -18,11 +18,9 @@ pub const RATES: [&str; 4] = ["4mbit", "20mbit", "100mbit", "941mbit"];
 /// Round-trip times of the table.
 pub const RTTS: [&str; 4] = ["0.6ms", "10ms", "40ms", "80ms"];
 
-/// One link, requested and measured.
+/// One measured link.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The request.
-    pub spec: LinkSpec,
     /// The measurement.
     pub figures: LinkFigures,
     /// The emulator's counters, both ways together.
@@ -36,8 +34,7 @@ impl Row {
     /// Those of [`LinkSpec::parse`], [`Link::up`] and [`Link::measure`].
     pub fn measure(rate: &str, rtt: &str, effort: Duration) -> Result<Self, LabError> {
         let text = LinkSpecText { rate: Some(rate.parse()?), rtt: Some(rtt.into()), ..Default::default() };
-        let spec = LinkSpec::parse(&text)?;
-        let link = Link::up(&spec)?;
+        let link = Link::up(&LinkSpec::parse(&text)?)?;
         let figures = link.measure(effort)?;
         let Counters { up, down } = link.counters();
         let emulator = LinkCounters {
@@ -47,7 +44,7 @@ impl Row {
             cpu: up.cpu + down.cpu,
             ..LinkCounters::default()
         };
-        Ok(Self { spec, figures, emulator })
+        Ok(Self { figures, emulator })
     }
 }
 
