@@ -4,7 +4,7 @@ use super::command::{CommandLine, fill};
 use super::meter::Meter;
 use super::plan::{self, Job};
 use super::port;
-use super::program::{Place, Program, Start, Waited, name, pause, wait_client, wait_ready};
+use super::program::{Place, Program, Start, WaitEnd, name, pause, wait_client, wait_ready};
 use super::scratch::Scratch;
 use crate::LabError;
 use crate::campaign::{self, Idle, IdlePower, LinkFigures, Run};
@@ -22,8 +22,9 @@ use tacit_meter::record::Edge;
 use tacit_meter::sampler::{Since, Stopped};
 use tacit_store::keys;
 
-/// Ports of the server and of a dealer on a link, where every port is free.
-const PORTS: [u16; 2] = [7878, 7879];
+/// Port of the server on a link, where every port is free.
+const SERVER_PORT: u16 = 7878;
+const DEALER_PORT: u16 = 7879;
 /// Party and file name of a dealer, which runs on the server's side.
 const DEALER: &str = "dealer";
 /// Longest time until a server is ready.
@@ -31,7 +32,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a server to print its results after the client's end.
 const RESULTS_TIMEOUT: Duration = Duration::from_millis(500);
 
-enum Broken {
+enum RunError {
     /// Affects this run only.
     Run(String),
     /// Would affect every other run too: missing rights, full disk.
@@ -39,7 +40,7 @@ enum Broken {
     Stopped,
 }
 
-impl From<LabError> for Broken {
+impl From<LabError> for RunError {
     fn from(error: LabError) -> Self {
         match error {
             LabError::Failed { .. } | LabError::Net(_) => Self::Run(error.to_string()),
@@ -94,14 +95,14 @@ impl Bench<'_> {
             Run { cell: plan::labels(self.experiment, job.cell), repetition: job.repetition, ..Run::default() };
         match self.attempt(job, stem, &mut run) {
             Ok(()) => {}
-            Err(Broken::Run(failure)) => run.failure = Some(failure),
-            Err(Broken::All(error)) => return Err(error),
-            Err(Broken::Stopped) => return Ok(None),
+            Err(RunError::Run(failure)) => run.failure = Some(failure),
+            Err(RunError::All(error)) => return Err(error),
+            Err(RunError::Stopped) => return Ok(None),
         }
         Ok(Some(run))
     }
 
-    fn attempt(&mut self, job: &Job, stem: String, run: &mut Run) -> Result<(), Broken> {
+    fn attempt(&mut self, job: &Job, stem: String, run: &mut Run) -> Result<(), RunError> {
         let scratch = Scratch::new()?;
         let experiment = self.experiment;
         let (site, link) = self.site(job)?;
@@ -112,7 +113,7 @@ impl Bench<'_> {
         self.measure(&setting, run)
     }
 
-    fn site(&self, job: &Job) -> Result<(Site, Option<LinkFigures>), Broken> {
+    fn site(&self, job: &Job) -> Result<(Site, Option<LinkFigures>), RunError> {
         let link = &self.experiment.links()[job.cell.link];
         let Some(spec) = &link.spec else {
             let home = Ipv4Addr::LOCALHOST;
@@ -128,7 +129,7 @@ impl Bench<'_> {
         let [client, server] = [Side::Client, Side::Server]
             .map(|side| tunnel.as_ref().map_or_else(|| link_up.address(side), |t| t.address(side)));
         let place = Place::Link(Box::new(link_up));
-        let [port, dealer_port] = PORTS;
+        let (port, dealer_port) = (SERVER_PORT, DEALER_PORT);
         Ok((Site { tunnel, place, client, server, port, dealer_port }, figures))
     }
 
@@ -198,28 +199,28 @@ impl Bench<'_> {
         command: Option<&CommandLine>,
         ready: Option<&str>,
         socket: &Path,
-    ) -> Result<Option<Program>, Broken> {
+    ) -> Result<Option<Program>, RunError> {
         let Some(command) = command else { return Ok(None) };
         let mut program = self.start(setting, party, Side::Server, command, socket)?;
         let patience = START_TIMEOUT.min(Duration::from_secs_f64(self.experiment.spec().timeout_s));
         match wait_ready(&mut program, ready, setting.site.port, patience, self.stop)? {
-            Waited::Done => Ok(Some(program)),
-            Waited::Stopped => Err(Broken::Stopped),
-            Waited::TimedOut => {
+            WaitEnd::Done => Ok(Some(program)),
+            WaitEnd::Stopped => Err(RunError::Stopped),
+            WaitEnd::TimedOut => {
                 let action =
                     ready.map_or_else(|| format!("listen at port {}", setting.site.port), |r| format!("print {r:?}"));
                 let words = program.last_words();
-                Err(Broken::Run(format!("the {party} did not {action} within {} s{words}", patience.as_secs_f64())))
+                Err(RunError::Run(format!("the {party} did not {action} within {} s{words}", patience.as_secs_f64())))
             }
-            Waited::PeerGone => {
+            WaitEnd::PeerGone => {
                 let status = program.end()?;
                 let ending = program.failure(status).unwrap_or_else(|| format!("the {party} ended"));
-                Err(Broken::Run(format!("{ending} before it was ready")))
+                Err(RunError::Run(format!("{ending} before it was ready")))
             }
         }
     }
 
-    fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), Broken> {
+    fn measure(&mut self, setting: &Setting<'_>, run: &mut Run) -> Result<(), RunError> {
         let socket = setting.scratch.path().join("marks");
         // Bound before the server starts, since it may connect at once.
         let door = UnixListener::bind(&socket).map_err(LabError::io(&socket))?;
@@ -254,7 +255,7 @@ impl Bench<'_> {
             let waited = wait_client(&mut client, server.as_mut(), patience, self.stop);
             let took = begun_at.elapsed();
             match waited {
-                Waited::Done => client.reap(&sampler.handle())?,
+                WaitEnd::Done => client.reap(&sampler.handle())?,
                 _ => sampler.sample_now(),
             }
             Ok((client, waited, took))
@@ -277,33 +278,33 @@ impl Bench<'_> {
     fn judge(
         &self,
         client: &mut Program,
-        waited: Waited,
+        waited: WaitEnd,
         server: &mut Option<Program>,
-    ) -> Result<BTreeMap<String, f64>, Broken> {
+    ) -> Result<BTreeMap<String, f64>, RunError> {
         match waited {
-            Waited::Done => {}
-            Waited::Stopped => return Err(Broken::Stopped),
-            Waited::TimedOut => {
+            WaitEnd::Done => {}
+            WaitEnd::Stopped => return Err(RunError::Stopped),
+            WaitEnd::TimedOut => {
                 let limit = self.experiment.spec().timeout_s;
-                return Err(Broken::Run(format!("the client did not end within {limit} s{}", client.last_words())));
+                return Err(RunError::Run(format!("the client did not end within {limit} s{}", client.last_words())));
             }
-            Waited::PeerGone => {
+            WaitEnd::PeerGone => {
                 let words = server.as_ref().map(Program::last_words).unwrap_or_default();
-                return Err(Broken::Run(format!("the server ended and the client did not{words}")));
+                return Err(RunError::Run(format!("the server ended and the client did not{words}")));
             }
         }
         let status = client.end()?;
         if let Some(failure) = client.failure(status) {
-            return Err(Broken::Run(failure));
+            return Err(RunError::Run(failure));
         }
-        let mut results = client.results().map_err(Broken::Run)?;
+        let mut results = client.results().map_err(RunError::Run)?;
         if let Some(server) = server {
             let by_itself = server.ended_within(RESULTS_TIMEOUT);
             let status = server.end()?;
             if let Some(failure) = server.failure(status).filter(|_| by_itself) {
-                return Err(Broken::Run(failure));
+                return Err(RunError::Run(failure));
             }
-            let server_results = server.results().map_err(Broken::Run)?;
+            let server_results = server.results().map_err(RunError::Run)?;
             results.extend(server_results.into_iter().map(|(k, v)| (format!("server.{k}"), v)));
         }
         Ok(results)
@@ -317,7 +318,7 @@ impl Bench<'_> {
         emulator_s: f64,
         record: &str,
         run: &mut Run,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RunError> {
         let results = &stopped.summary.results;
         // On loopback the sampler cannot separate the parties' bytes: the client's count serves for both.
         let counted_bytes = ["sent_bytes", "received_bytes"].iter().filter_map(|k| results.get(*k)).sum::<f64>();
@@ -333,7 +334,7 @@ impl Bench<'_> {
         let lost_lines = stopped.lost_lines;
         stopped.finish().map_err(LabError::from)?;
         if lost_lines > 0 {
-            return Err(Broken::Run(format!(
+            return Err(RunError::Run(format!(
                 "{lost_lines} lines of the record could not be written: is the disk full?"
             )));
         }
@@ -361,8 +362,8 @@ impl Bench<'_> {
     }
 }
 
-fn free_port() -> Result<u16, Broken> {
-    port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")))
+fn free_port() -> Result<u16, RunError> {
+    port::find().map_err(|e| RunError::Run(format!("finding a free port: {e}")))
 }
 
 /// Values of the placeholders of a workload with a dealer; creates the keys of all three parties.

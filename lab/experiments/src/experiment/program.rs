@@ -191,7 +191,7 @@ impl Drop for Program {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waited {
+pub(super) enum WaitEnd {
     Done,
     TimedOut,
     Stopped,
@@ -206,7 +206,7 @@ pub(super) fn wait_ready(
     port: u16,
     patience: Duration,
     stop: &AtomicBool,
-) -> Result<Waited, LabError> {
+) -> Result<WaitEnd, LabError> {
     let until = Instant::now() + patience;
     loop {
         let is_ready = match ready {
@@ -214,16 +214,16 @@ pub(super) fn wait_ready(
             None => server.listens(port),
         };
         if is_ready {
-            return Ok(Waited::Done);
+            return Ok(WaitEnd::Done);
         }
         if stop.load(Ordering::Relaxed) {
-            return Ok(Waited::Stopped);
+            return Ok(WaitEnd::Stopped);
         }
         if Instant::now() >= until {
-            return Ok(Waited::TimedOut);
+            return Ok(WaitEnd::TimedOut);
         }
         if server.ended_within(Duration::from_millis(10)) {
-            return Ok(Waited::PeerGone);
+            return Ok(WaitEnd::PeerGone);
         }
     }
 }
@@ -235,23 +235,23 @@ pub(super) fn wait_client(
     server: Option<&mut Program>,
     patience: Duration,
     stop: &AtomicBool,
-) -> Waited {
+) -> WaitEnd {
     let (until, mut server, mut server_gone) = (Instant::now() + patience, server, None);
     loop {
         let now = Instant::now();
         if client.ended_within(POLL_INTERVAL.min(until.saturating_duration_since(now))) {
-            return Waited::Done;
+            return WaitEnd::Done;
         }
         if stop.load(Ordering::Relaxed) {
-            return Waited::Stopped;
+            return WaitEnd::Stopped;
         }
         if Instant::now() >= until {
-            return Waited::TimedOut;
+            return WaitEnd::TimedOut;
         }
         if server.as_mut().is_some_and(|s| s.ended_within(Duration::ZERO)) {
             let since = *server_gone.get_or_insert(now);
             if now.duration_since(since) > Duration::from_secs(5) {
-                return Waited::PeerGone;
+                return WaitEnd::PeerGone;
             }
         }
     }
@@ -349,9 +349,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut program = start(dir.path(), "sleep 1000 & echo $!; wait");
         let stop = AtomicBool::new(false);
-        assert_eq!(wait_ready(&mut program, Some("\n"), 0, Duration::from_secs(20), &stop).unwrap(), Waited::Done);
+        assert_eq!(wait_ready(&mut program, Some("\n"), 0, Duration::from_secs(20), &stop).unwrap(), WaitEnd::Done);
         let grandchild: u32 = tail(&program.stdout_path).unwrap().trim().parse().unwrap();
-        assert_eq!(wait_client(&mut program, None, Duration::from_millis(20), &stop), Waited::TimedOut);
+        assert_eq!(wait_client(&mut program, None, Duration::from_millis(20), &stop), WaitEnd::TimedOut);
         let status = program.end().unwrap();
         assert_eq!(status.signal(), Some(15));
         assert_eq!(program.failure(status).unwrap(), "the client ended with signal 15");
@@ -365,12 +365,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut program = start(dir.path(), "sleep 1000");
         let stop = AtomicBool::new(true);
-        assert_eq!(wait_client(&mut program, None, Duration::from_secs(20), &stop), Waited::Stopped);
+        assert_eq!(wait_client(&mut program, None, Duration::from_secs(20), &stop), WaitEnd::Stopped);
         assert!(!pause(Duration::from_secs(20), &stop));
-        assert_eq!(wait_ready(&mut program, Some("x"), 0, Duration::from_secs(20), &stop).unwrap(), Waited::Stopped);
+        assert_eq!(wait_ready(&mut program, Some("x"), 0, Duration::from_secs(20), &stop).unwrap(), WaitEnd::Stopped);
         let mut program = start(dir.path(), "exit 1");
         let stop = AtomicBool::new(false);
-        assert_eq!(wait_ready(&mut program, Some("x"), 0, Duration::from_secs(20), &stop).unwrap(), Waited::PeerGone);
+        assert_eq!(wait_ready(&mut program, Some("x"), 0, Duration::from_secs(20), &stop).unwrap(), WaitEnd::PeerGone);
     }
 
     #[test]

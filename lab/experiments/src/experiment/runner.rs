@@ -126,16 +126,16 @@ enum Step<'a> {
     Idle(&'a str, usize),
 }
 
-enum Stepped {
+enum StepResult {
     Run(Box<Run>),
     Idle(Idle),
     Stopped,
 }
 
-fn conduct(bench: &mut Bench<'_>, step: Step<'_>) -> Result<Stepped, LabError> {
+fn conduct(bench: &mut Bench<'_>, step: Step<'_>) -> Result<StepResult, LabError> {
     match step {
-        Step::Job(job) => bench.conduct(job).map(|r| r.map_or(Stepped::Stopped, |r| Stepped::Run(Box::new(r)))),
-        Step::Idle(when, number) => bench.idle(when, number).map(|i| i.map_or(Stepped::Stopped, Stepped::Idle)),
+        Step::Job(job) => bench.conduct(job).map(|r| r.map_or(StepResult::Stopped, |r| StepResult::Run(Box::new(r)))),
+        Step::Idle(when, number) => bench.idle(when, number).map(|i| i.map_or(StepResult::Stopped, StepResult::Idle)),
     }
 }
 
@@ -145,7 +145,7 @@ fn drive(
     jobs: &[Job],
     folder: &mut Folder,
     stop: &AtomicBool,
-    conduct: &mut dyn FnMut(Step<'_>) -> Result<Stepped, LabError>,
+    conduct: &mut dyn FnMut(Step<'_>) -> Result<StepResult, LabError>,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Outcome, LabError> {
     let measured = jobs.iter().filter(|j| !j.warm_up).count();
@@ -166,7 +166,7 @@ fn drive(
             outcome.stopped = true;
             continue;
         }
-        let Stepped::Run(run) = conduct(Step::Job(job))? else {
+        let StepResult::Run(run) = conduct(Step::Job(job))? else {
             outcome.stopped = true;
             continue;
         };
@@ -202,7 +202,7 @@ fn idle(
     experiment: &Experiment,
     folder: &Folder,
     when: &str,
-    conduct: &mut dyn FnMut(Step<'_>) -> Result<Stepped, LabError>,
+    conduct: &mut dyn FnMut(Step<'_>) -> Result<StepResult, LabError>,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Option<Idle>, LabError> {
     if experiment.spec().idle_s <= 0.0 {
@@ -210,11 +210,11 @@ fn idle(
     }
     tell(Event::Idle(when));
     match conduct(Step::Idle(when, folder.count_idle()?))? {
-        Stepped::Idle(idle) => {
+        StepResult::Idle(idle) => {
             folder.append_idle(&idle)?;
             Ok(Some(idle))
         }
-        Stepped::Run(_) | Stepped::Stopped => Ok(None),
+        StepResult::Run(_) | StepResult::Stopped => Ok(None),
     }
 }
 

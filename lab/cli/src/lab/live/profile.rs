@@ -1,7 +1,7 @@
 //! The costs of each network alone, measured once and kept in the campaign's folder. Every cell
 //! starts with what the server learns from these runs. Number and rate of requests follow from the
 //! costs.
-use super::settings::{LIMIT_S, REQUESTS, Settings, affordable};
+use super::settings::{LIMIT_S, MAX_REQUESTS, Settings, affordable};
 use super::watch::{Phases, Watched};
 use crate::lab::files::{read_if_present, replace};
 use anyhow::{Context, ensure};
@@ -107,9 +107,10 @@ impl Profile {
                 self.requests
             ));
         }
-        let fewer = settings.traffic.requests.is_none() && self.requests < REQUESTS[1];
-        fewer
-            .then(|| format!("{} requests a cell, for {} would take longer than it should", self.requests, REQUESTS[1]))
+        let fewer = settings.traffic.requests.is_none() && self.requests < MAX_REQUESTS;
+        fewer.then(|| {
+            format!("{} requests a cell, for {} would take longer than it should", self.requests, MAX_REQUESTS)
+        })
     }
 
     /// Returns the networks for scheduler and simulator. `dealt`: whether a dealer makes the

@@ -7,8 +7,10 @@ use tacit_sched::policy::PolicySpec;
 use tacit_sim::{Arrival, Arrivals, Mix, Workload};
 
 pub const NAME: &str = "ss26-live";
-/// Fewest requests of a cell that the time limit may lead to, and the number without a limit.
-pub const REQUESTS: [usize; 2] = [60, 100];
+/// Fewest requests of a cell that the time limit may lead to.
+const MIN_REQUESTS: usize = 60;
+/// Requests of a cell without a time limit.
+pub const MAX_REQUESTS: usize = 100;
 /// Longest campaign if the program chooses the number of requests, in seconds.
 pub const LIMIT_S: f64 = 40.0 * 60.0;
 
@@ -215,11 +217,10 @@ fn scale(weights: &[u32], n: usize) -> Vec<u32> {
     counts
 }
 
-/// Returns how many requests of each cell fit the time limit, within [`REQUESTS`]. `request_s` is
+/// Returns how many requests of each cell fit the time limit, within their range. `request_s` is
 /// the time of one request in every cell, `cell_s` the overhead of all cells.
 pub fn affordable(request_s: f64, cell_s: f64) -> usize {
-    let [min, max] = REQUESTS;
-    (((LIMIT_S - cell_s).max(0.0) / request_s.max(1e-9)) as usize).clamp(min, max)
+    (((LIMIT_S - cell_s).max(0.0) / request_s.max(1e-9)) as usize).clamp(MIN_REQUESTS, MAX_REQUESTS)
 }
 
 pub fn percent(text: &str) -> Result<u32, String> {

@@ -40,7 +40,7 @@ pub struct Stage<'a> {
     pub done: &'a AtomicUsize,
 }
 
-struct Played {
+struct CellRecord {
     reports: Vec<ClientReport>,
     watched: Watched,
     /// Resources that the server used from the first request on.
@@ -121,7 +121,7 @@ impl Stage<'_> {
         })
     }
 
-    fn play(&self, parties: &Parties, arrivals: &[Arrival], in_turn: bool) -> anyhow::Result<Option<Played>> {
+    fn play(&self, parties: &Parties, arrivals: &[Arrival], in_turn: bool) -> anyhow::Result<Option<CellRecord>> {
         let (keys, stop) = (self.keys(), self.stop);
         let (nets, backend) = (self.settings.nets.as_slice(), self.settings.backend.as_str());
         let Parties { server, dealer } = parties;
@@ -149,7 +149,7 @@ impl Stage<'_> {
         }
         let (reports, watched) = (reports?, watched.context("watching the server")?);
         let (server, dealer) = (tree.sample(true), dealers.as_mut().map(|tree| tree.sample(true)));
-        Ok(Some(Played { reports, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
+        Ok(Some(CellRecord { reports, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
     }
 
     /// Measures the costs of the networks alone, and keeps the server's learned profile in
@@ -191,7 +191,7 @@ impl Stage<'_> {
         stem: &str,
         profile: &Profile,
         learned: &Path,
-    ) -> anyhow::Result<Option<(Recording, Played)>> {
+    ) -> anyhow::Result<Option<(Recording, CellRecord)>> {
         let rate = profile.rates.get(&cell.workload).copied().context("the profile has no rate for the workload")?;
         let (workload, arrivals) = self.settings.draw(cell, profile.requests, rate)?;
         let clients = self.make_keys(arrivals.len())?;
@@ -217,8 +217,8 @@ impl Stage<'_> {
     }
 
     /// Computes the figures, and writes the data behind them.
-    fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &Played) -> anyhow::Result<()> {
-        let (comparison, simulated) = Comparison::from_recording(recording)?;
+    fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &CellRecord) -> anyhow::Result<()> {
+        let (comparison, simulated) = Comparison::of(recording)?;
         let (live, slots) = (recording.run(), recording.replay(self.settings.slots, true));
         let slots = slots.run(0).map(|run| (slots, run))?;
         let summary = Summary::from_run(&live, &simulated.0);
@@ -259,7 +259,7 @@ impl Stage<'_> {
         serde_json::to_value(file)
     }
 
-    fn raw(&self, cell: &campaign::Cell, recording: &Recording, played: &Played) -> Value {
+    fn raw(&self, cell: &campaign::Cell, recording: &Recording, played: &CellRecord) -> Value {
         let nets = &self.settings.nets;
         let arrivals = recording.arrivals.iter().map(|a| {
             let lead_s = a.lead.map(|lead| lead.secs());
@@ -282,7 +282,7 @@ impl Stage<'_> {
 }
 
 /// The outcome of each request: the server's record of its jobs, by the client's fingerprint.
-fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<RecordedInput> {
+fn inputs(arrivals: &[Arrival], clients: &[String], played: &CellRecord) -> Vec<RecordedInput> {
     let phases = played.watched.phases();
     let inputs = arrivals.iter().enumerate().map(|(i, arrival)| {
         let Phases { known, offline: pre, online: on } = phases.get(clients[i].as_str()).copied().unwrap_or_default();
@@ -294,7 +294,7 @@ fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<Reco
     inputs.collect()
 }
 
-fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMap<String, f64> {
+fn figures(recording: &Recording, played: &CellRecord, summary: &Summary) -> BTreeMap<String, f64> {
     let (reports, last) = (&played.reports, &played.watched.last);
     let answered: Vec<&ClientReport> = reports.iter().filter(|report| report.failure.is_none()).collect();
     let waited_s: f64 = answered.iter().map(|report| report.answered_s - report.asked_s).sum();

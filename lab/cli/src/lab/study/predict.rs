@@ -10,8 +10,10 @@ use tacit_plan::{Device, Goal, Limits, Offer, Prediction, Question, Setting, Usa
 
 /// Rate of a link without a limit, bit/s.
 const UNLIMITED: f64 = 1e11;
-/// Overhead of starting both programs, connecting and opening the model: seconds and round trips.
-const START_COSTS: (f64, f64) = (0.5, 8.0);
+/// Overhead of starting both programs, connecting and opening the model, seconds.
+const START_S: f64 = 0.5;
+/// Round trips of connecting and opening the model.
+const START_ROUND_TRIPS: f64 = 8.0;
 /// Boards that [PM24]'s question is about.
 pub const BOARDS: [&str; 3] = ["raspberry-pi-3b", "raspberry-pi-4b", "jetson-nano"];
 
@@ -79,10 +81,10 @@ fn offer(approach: &Approach, net: &str, offered: &[Offered]) -> Option<Offer> {
 pub fn estimate(workload: &mut WorkloadSpec, endless: &Prediction, waiting: &Prediction) {
     let computing = sum(endless, |p| p.compute_s);
     let bytes = sum(endless, |p| p.up_bytes.max(p.down_bytes) as f64 + 0.5 * p.up_bytes.min(p.down_bytes) as f64);
-    workload.takes_s = Some(START_COSTS.0 + computing);
+    workload.takes_s = Some(START_S + computing);
     workload.moves_bytes = bytes as u64;
     workload.round_trips =
-        if workload.server.is_some() { START_COSTS.1 + sum(waiting, |p| p.round_trips_s) } else { 0.0 };
+        if workload.server.is_some() { START_ROUND_TRIPS + sum(waiting, |p| p.round_trips_s) } else { 0.0 };
 }
 
 fn sum(p: &Prediction, figure: fn(&tacit_plan::predict::Predicted) -> f64) -> f64 {

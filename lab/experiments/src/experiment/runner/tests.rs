@@ -31,7 +31,7 @@ fn play(
     experiment: &Experiment,
     dir: &Path,
     stop: &AtomicBool,
-    mut act: impl FnMut(usize, Run) -> Result<Stepped, LabError>,
+    mut act: impl FnMut(usize, Run) -> Result<StepResult, LabError>,
 ) -> (Result<Outcome, LabError>, Vec<String>) {
     let mut folder = Folder::open(dir).unwrap();
     begin(&mut folder, dir, experiment, &BTreeMap::new()).unwrap();
@@ -39,7 +39,7 @@ fn play(
     let jobs = plan::remaining(experiment, &runs);
     let (mut events, mut n) = (vec![], 0);
     let mut conduct = |step: Step<'_>| match step {
-        Step::Idle(when, _) => Ok(Stepped::Idle(idle_of(when, if when == "before" { 5.0 } else { 5.2 }))),
+        Step::Idle(when, _) => Ok(StepResult::Idle(idle_of(when, if when == "before" { 5.0 } else { 5.2 }))),
         Step::Job(job) => {
             n += 1;
             act(n, run_of(experiment, job))
@@ -57,8 +57,8 @@ fn play(
     (drive(experiment, &jobs, &mut folder, stop, &mut conduct, &mut tell), events)
 }
 
-fn well(_: usize, run: Run) -> Result<Stepped, LabError> {
-    Ok(Stepped::Run(Box::new(run)))
+fn well(_: usize, run: Run) -> Result<StepResult, LabError> {
+    Ok(StepResult::Run(Box::new(run)))
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn resume_runs_what_is_left() {
             return well(n, run);
         }
         stop.store(true, Ordering::Relaxed);
-        Ok(Stepped::Stopped)
+        Ok(StepResult::Stopped)
     });
     assert_eq!(outcome.unwrap(), Outcome { done: 3, left: 3, stopped: true, ..Outcome::default() });
     // The folder's seed decides the order of the remaining runs; a new seed has no effect.
@@ -99,7 +99,7 @@ fn resume_runs_what_is_left() {
 #[test]
 fn failed_runs_are_repeated_and_many_end_the_campaign() {
     let (e, dir) = (experiment(TEXT).with_seed(2), tempfile::tempdir().unwrap());
-    let broken = |run: Run| Ok(Stepped::Run(Box::new(Run { failure: Some("no".into()), ..run })));
+    let broken = |run: Run| Ok(StepResult::Run(Box::new(Run { failure: Some("no".into()), ..run })));
     let (outcome, events) =
         play(&e, dir.path(), &AtomicBool::new(false), |n, run| if n % 2 == 0 { broken(run) } else { well(n, run) });
     assert_eq!(outcome.unwrap(), Outcome { done: 3, failed: 3, left: 3, ..Outcome::default() });
