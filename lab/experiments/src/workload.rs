@@ -132,9 +132,7 @@ fn bad_request(detail: impl std::fmt::Display) -> LabError {
 fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut values = [0u64; N];
     for (word, piece) in values.iter_mut().zip(bytes.chunks_exact(8)) {
-        let mut eight = [0u8; 8];
-        eight.copy_from_slice(piece);
-        *word = u64::from_le_bytes(eight);
+        *word = u64::from_le_bytes(piece.try_into().unwrap_or_default());
     }
     values
 }

@@ -84,63 +84,53 @@ impl CommandLine {
 /// Fills placeholders into one text; unknown ones stay unchanged.
 pub(super) fn fill(text: &str, values: &BTreeMap<String, String>) -> String {
     let mut filled = String::with_capacity(text.len());
-    let mut remaining = text;
-    while let Some((before, piece)) = next(remaining) {
-        filled.push_str(before);
+    for piece in split(text) {
         match piece {
+            Piece::Text(text) => filled.push_str(text),
             Piece::Brace => filled.push('{'),
             Piece::Name(name) => match values.get(name) {
                 Some(value) => filled.push_str(value),
                 None => filled.extend(["{", name, "}"]),
             },
         }
-        remaining = &remaining[before.len() + piece.len()..];
     }
-    filled.push_str(remaining);
     filled
 }
 
 /// Placeholders in a text, in order.
 pub(super) fn names(text: &str) -> Vec<&str> {
-    let (mut names, mut remaining) = (vec![], text);
-    while let Some((before, piece)) = next(remaining) {
-        if let Piece::Name(name) = piece {
-            names.push(name);
-        }
-        remaining = &remaining[before.len() + piece.len()..];
-    }
-    names
+    let names = split(text).into_iter().filter_map(|piece| match piece {
+        Piece::Name(name) => Some(name),
+        Piece::Text(_) | Piece::Brace => None,
+    });
+    names.collect()
 }
 
 enum Piece<'a> {
+    Text(&'a str),
     Name(&'a str),
     Brace,
 }
 
-impl Piece<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Name(name) => name.len() + 2,
-            Self::Brace => 2,
-        }
-    }
-}
-
-/// The first placeholder or double brace, and the text before it. Other braces are literal.
-fn next(text: &str) -> Option<(&str, Piece<'_>)> {
-    let mut offset = 0;
+/// Splits a text at placeholders and double braces. Other braces (JSON, shell) are literal.
+fn split(text: &str) -> Vec<Piece<'_>> {
+    let (mut pieces, mut start, mut offset) = (vec![], 0, 0);
     while let Some(brace) = text[offset..].find('{').map(|i| i + offset) {
         let inside = &text[brace + 1..];
-        if inside.starts_with('{') {
-            return Some((&text[..brace], Piece::Brace));
-        }
         let length = inside.bytes().take_while(|b| is_name_byte(*b)).count();
-        if length > 0 && inside[length..].starts_with('}') {
-            return Some((&text[..brace], Piece::Name(&inside[..length])));
-        }
-        offset = brace + 1;
+        let (piece, end) = if inside.starts_with('{') {
+            (Piece::Brace, brace + 2)
+        } else if length > 0 && inside[length..].starts_with('}') {
+            (Piece::Name(&inside[..length]), brace + length + 2)
+        } else {
+            offset = brace + 1;
+            continue;
+        };
+        pieces.extend([Piece::Text(&text[start..brace]), piece]);
+        (start, offset) = (end, end);
     }
-    None
+    pieces.push(Piece::Text(&text[start..]));
+    pieces
 }
 
 pub(super) fn is_name_byte(byte: u8) -> bool {
