@@ -218,7 +218,7 @@ impl Stage<'_> {
 
     /// Computes the figures, and writes the data behind them.
     fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &CellRecord) -> anyhow::Result<()> {
-        let (comparison, simulated) = Comparison::of(recording)?;
+        let (comparison, simulated) = Comparison::from_recording(recording)?;
         let (live, slots) = (recording.run(), recording.replay(self.settings.slots, true));
         let slots = slots.run(0).map(|run| (slots, run))?;
         let summary = Summary::from_run(&live, &simulated.0);
