@@ -14,7 +14,7 @@ use crate::transport::TransportKind;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tacit_measure::mark::MarkSender;
