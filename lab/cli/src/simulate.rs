@@ -146,7 +146,7 @@ struct RunArgs {
     #[arg(long, help_heading = "Limits")]
     timeout: Option<f64>,
     /// Policies: fcfs, priority[:BETA], sequential, srt, adaptive; as the paper prints them
-    /// ss26:fcfs, ss26:priority[:BETA], with optional +exclusive; each with optional
+    /// ss26:fcfs[:entry], ss26:priority[:BETA], with optional +exclusive; each with optional
     /// +fair[:STRENGTH]
     #[arg(long, value_delimiter = ',', default_value = "priority", help_heading = "Server")]
     policy: Vec<String>,

@@ -106,6 +106,8 @@ fn lines(workload: &str) -> Vec<(String, f64, [f64; 6])> {
     for variant in VARIANTS {
         let rows = paper().filter(|p| p.policy != "sequential");
         lines.extend(rows.map(|p| (format!("ss26:{}{variant}", p.policy), p.rate, p.figures)));
+        let by_entry = paper().filter(|p| p.policy == "fcfs");
+        lines.extend(by_entry.map(|p| (format!("ss26:fcfs:entry{variant}"), p.rate, p.figures)));
     }
     for policy in ["fcfs", "priority", "adaptive"] {
         lines.extend([0.25, 0.5, 1.0].map(|rate| (policy.to_owned(), rate, [NONE; 6])));

@@ -74,8 +74,8 @@ impl Policy for PolicySpec {
 impl FromStr for PolicySpec {
     type Err = SchedError;
 
-    /// `fcfs`, `priority`, `priority:BETA`, `sequential`, `srt`, `adaptive`, `ss26:fcfs`, `ss26:priority`,
-    /// `ss26:priority:BETA`, the last three with an optional `+exclusive`; each with an optional `+fair` or
+    /// `fcfs`, `priority`, `priority:BETA`, `sequential`, `srt`, `adaptive`, `ss26:fcfs`, `ss26:fcfs:entry`,
+    /// `ss26:priority`, `ss26:priority:BETA`, these with an optional `+exclusive`; each with an optional `+fair` or
     /// `+fair:STRENGTH`.
     fn from_str(text: &str) -> Result<Self, SchedError> {
         if let Some((inner, fair)) = text.rsplit_once("+fair") {
@@ -88,10 +88,13 @@ impl FromStr for PolicySpec {
         }
         if let Some(rest) = text.strip_prefix("ss26:") {
             let (order, exclusive) = rest.strip_suffix("+exclusive").map_or((rest, false), |order| (order, true));
-            let order = match order.parse::<Self>()? {
-                Self::Fcfs => Ss26Order::Fcfs,
-                Self::Priority { beta } => Ss26Order::Priority { beta },
-                _ => return Err(unknown(text)),
+            let order = match order {
+                "fcfs:entry" => Ss26Order::FcfsByEntry,
+                _ => match order.parse::<Self>()? {
+                    Self::Fcfs => Ss26Order::Fcfs,
+                    Self::Priority { beta } => Ss26Order::Priority { beta },
+                    _ => return Err(unknown(text)),
+                },
             };
             return Ok(Self::Ss26(Ss26 { order, exclusive }));
         }
@@ -136,6 +139,7 @@ mod tests {
             ("fcfs+fair:2", "fcfs+fair(2)"),
             ("adaptive+fair", "adaptive+fair(1)"),
             ("ss26:fcfs", "ss26:fcfs"),
+            ("ss26:fcfs:entry+exclusive", "ss26:fcfs(entry)+exclusive"),
             ("ss26:priority:0.5+exclusive", "ss26:priority(0.5)+exclusive"),
             ("ss26:priority+fair", "ss26:priority(0.1)+fair(1)"),
         ] {

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Ss26Order {
     /// By arrival of the request, or of its notice if it was announced.
     Fcfs,
+    /// By entry into the present queue: T_on in the order in which their T_pre ended.
+    FcfsByEntry,
     /// By equation (1): estimated length minus `beta` times the age in the present queue.
     Priority {
         /// Weight of age, at least 0. The paper states no value.
@@ -31,6 +33,7 @@ impl Policy for Ss26 {
     fn name(&self) -> String {
         let order = match self.order {
             Ss26Order::Fcfs => "ss26:fcfs".to_owned(),
+            Ss26Order::FcfsByEntry => "ss26:fcfs(entry)".to_owned(),
             Ss26Order::Priority { beta } => format!("ss26:priority({beta})"),
         };
         if self.exclusive { order + "+exclusive" } else { order }
@@ -38,12 +41,13 @@ impl Policy for Ss26 {
     fn tag(&self, job: &JobFacts) -> Score {
         match self.order {
             Ss26Order::Fcfs => Score::at(job.arrived, 1.0),
+            Ss26Order::FcfsByEntry => Score::at(job.entered, 1.0),
             Ss26Order::Priority { beta } => Score::at(job.entered, beta),
         }
     }
     fn rank(&self, class: &ClassFacts) -> Score {
         match self.order {
-            Ss26Order::Fcfs => Score::default(),
+            Ss26Order::Fcfs | Ss26Order::FcfsByEntry => Score::default(),
             Ss26Order::Priority { .. } => Score::of(class.length(), 1.0),
         }
     }

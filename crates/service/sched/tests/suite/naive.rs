@@ -41,7 +41,7 @@ enum Rule {
     /// The first in order, of both phases together.
     OneOrder,
     /// Algorithm 1, lines 14 to 37: each T_pre that fits, then the first T_on or none.
-    TwoQueues { exclusive: bool },
+    TwoQueues { exclusive: bool, by_entry: bool },
 }
 
 /// The queue as a list that is sorted anew at each decision.
@@ -64,6 +64,7 @@ impl Naive {
     fn score(&self, job: &Queued, now: Time) -> i128 {
         match self.beta_ppm {
             Some(beta) => i128::from(self.length(job).0) * 1_000_000 - beta * i128::from(now.since(job.entered).0),
+            None if matches!(self.rule, Rule::TwoQueues { by_entry: true, .. }) => i128::from(job.entered.0),
             None => i128::from(job.arrived.0),
         }
     }
@@ -94,7 +95,7 @@ impl Naive {
     fn choose(&self, now: Time) -> Option<usize> {
         match self.rule {
             Rule::OneOrder => self.sorted(now, |_| true).into_iter().find(|&index| self.fits(&self.queue[index])),
-            Rule::TwoQueues { exclusive } => {
+            Rule::TwoQueues { exclusive, .. } => {
                 let pre = self.sorted(now, |job| job.phase == JobPhase::Pre);
                 pre.into_iter().find(|&index| self.fits(&self.queue[index])).or_else(|| {
                     let first = self.sorted(now, |job| job.phase == JobPhase::On).first().copied()?;
@@ -173,8 +174,9 @@ impl Pair {
                 let policy = beta.map_or(PolicySpec::Fcfs, |beta| PolicySpec::Priority { beta });
                 (specs([(0, 0); 3]), policy)
             }
-            Rule::TwoQueues { exclusive } => {
-                let order = beta.map_or(Ss26Order::Fcfs, |beta| Ss26Order::Priority { beta });
+            Rule::TwoQueues { exclusive, by_entry } => {
+                let fcfs = if by_entry { Ss26Order::FcfsByEntry } else { Ss26Order::Fcfs };
+                let order = beta.map_or(fcfs, |beta| Ss26Order::Priority { beta });
                 (specs([(100, 200), (300, 400), (100, 900)]), PolicySpec::Ss26(Ss26 { order, exclusive }))
             }
         };
@@ -271,9 +273,10 @@ proptest! {
     fn ss26_is_algorithm_1(
         beta in prop::option::of(beta()),
         exclusive in any::<bool>(),
+        by_entry in any::<bool>(),
         steps in prop::collection::vec(step(), 1..300),
     ) {
-        let mut pair = Pair::new(Rule::TwoQueues { exclusive }, beta);
+        let mut pair = Pair::new(Rule::TwoQueues { exclusive, by_entry }, beta);
         steps.iter().for_each(|s| pair.play(s));
     }
 }
