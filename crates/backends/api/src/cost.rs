@@ -115,14 +115,14 @@ pub struct DealingCost {
 
 impl From<TrafficModel> for PhaseCost {
     /// The costs of the traffic alone.
-    fn from(talk: TrafficModel) -> Self {
-        let Sides { client: up_burst, server: down_burst } = talk.bursts();
+    fn from(traffic: TrafficModel) -> Self {
+        let Sides { client: up_burst, server: down_burst } = traffic.bursts();
         Self {
-            up_bytes: talk.up_bytes(),
-            down_bytes: talk.down_bytes(),
-            exchanges: talk.exchanges(),
-            waited_bytes: talk.waited_bytes(),
-            queued_bytes: talk.queued_bytes(),
+            up_bytes: traffic.up_bytes(),
+            down_bytes: traffic.down_bytes(),
+            exchanges: traffic.exchanges(),
+            waited_bytes: traffic.waited_bytes(),
+            queued_bytes: traffic.queued_bytes(),
             up_burst,
             down_burst,
             ..Self::default()

@@ -126,10 +126,10 @@ macro_rules! plan {
 
             fn costs(&self) -> Costs {
                 let interface = self.interface();
-                let mut talk = TrafficModel::default();
-                talk.up(4 * interface.input_len());
-                talk.down(8 * interface.output_len());
-                let mut online = PhaseCost::from(talk);
+                let mut traffic = TrafficModel::default();
+                traffic.up(4 * interface.input_len());
+                traffic.down(8 * interface.output_len());
+                let mut online = PhaseCost::from(traffic);
                 online.server.work.macs = self.public_part.public.macs;
                 Costs { online, ..Costs::default() }
             }

@@ -114,7 +114,7 @@ struct OpenDealing {
     /// for a while because the material may be audited.
     burnt: bool,
     /// The client has given the material up for an audit.
-    given_up: bool,
+    released_for_audit: bool,
 }
 
 /// The permission to make a client's half. While it exists, it holds memory and blocks other
@@ -333,8 +333,8 @@ impl Dealings {
         ticket[..8].copy_from_slice(&number.to_le_bytes());
         ticket[8..].copy_from_slice(&commitment);
         let (secret, open_model) = (fingerprint(&commitment), Arc::clone(&model));
-        let (busy, fetches, burnt, given_up) = (false, 0, false, false);
-        let open = OpenDealing { model: open_model, server, secret, seal, busy, fetches, burnt, given_up };
+        let (busy, fetches, burnt, released_for_audit) = (false, 0, false, false);
+        let open = OpenDealing { model: open_model, server, secret, seal, busy, fetches, burnt, released_for_audit };
         state.open.insert(number, open);
         Ok(Started { number, ticket, model, seed })
     }
@@ -418,7 +418,7 @@ impl Dealings {
         let mut state = self.state();
         let (_, open) = find_open(&mut state, ticket)?;
         check_claim(open, client, claim)?;
-        (open.burnt, open.given_up) = (true, true);
+        (open.burnt, open.released_for_audit) = (true, true);
         Ok(())
     }
 
@@ -428,20 +428,20 @@ impl Dealings {
     /// # Errors
     /// [`BackendError::Dealer`] if this server has no such material, or the client may still use
     /// it.
-    pub fn open(&self, server: Party, ticket: &Ticket) -> Result<Seed, BackendError> {
+    pub fn reveal_seed(&self, server: Party, ticket: &Ticket) -> Result<Seed, BackendError> {
         let mut state = self.state();
         let (number, open) = find_open(&mut state, ticket)?;
         if open.server != server {
             return refuse(NO_MATERIAL);
         }
-        if !open.given_up {
+        if !open.released_for_audit {
             return refuse("its client has not given this material up: it would show the client's input");
         }
         Ok(self.secret.fork(number).fork(0).seed().clone())
     }
 
     /// Removes material whose server half was not delivered, so that it is useless.
-    pub fn give_up(&self, server: Party, number: u64) {
+    pub fn remove_undelivered(&self, server: Party, number: u64) {
         let mut state = self.state();
         if state.open.get(&number).is_some_and(|open| open.server == server) {
             state.open.remove(&number);

@@ -166,18 +166,18 @@ mod tests {
             a.send(A, &vec![7; bytes]).unwrap();
             a.flush().unwrap();
             assert_eq!(reader.join().unwrap().unwrap(), bytes);
-            let mut talk = TrafficModel::default();
-            talk.up(bytes);
-            assert_eq!((talk.up_bytes(), talk.payload()), (a.traffic(Phase::Setup).sent, bytes as u64));
+            let mut traffic = TrafficModel::default();
+            traffic.up(bytes);
+            assert_eq!((traffic.up_bytes(), traffic.payload()), (a.traffic(Phase::Setup).sent, bytes as u64));
         }
     }
 
     #[test]
     fn exchanges_count_sequential_round_trips() {
         let counted = |steps: &[fn(&mut TrafficModel)]| {
-            let mut talk = TrafficModel::default();
-            steps.iter().for_each(|step| step(&mut talk));
-            talk.exchanges()
+            let mut traffic = TrafficModel::default();
+            steps.iter().for_each(|step| step(&mut traffic));
+            traffic.exchanges()
         };
         let up: fn(&mut TrafficModel) = |t| t.up(1);
         let down: fn(&mut TrafficModel) = |t| t.down(1);
@@ -197,9 +197,9 @@ mod tests {
     fn waited_bytes_exclude_overlapping_traffic() {
         let h = HEADER_BYTES as u64;
         let count = |step: fn(&mut TrafficModel)| {
-            let mut talk = TrafficModel::default();
-            step(&mut talk);
-            (talk.waited_bytes(), talk.queued_bytes(), <[u64; 2]>::from(talk.bursts()))
+            let mut traffic = TrafficModel::default();
+            step(&mut traffic);
+            (traffic.waited_bytes(), traffic.queued_bytes(), <[u64; 2]>::from(traffic.bursts()))
         };
         assert_eq!(count(|_| ()), (0, 0, [0, 0]));
         let ask = |t: &mut TrafficModel| {

@@ -1,6 +1,6 @@
 //! Costs of one input or a batch, from the plan alone. Traffic is exact, memory is an estimate.
 
-use tacit_mpc::dealt::widen_talk;
+use tacit_mpc::dealt::add_widen_traffic;
 use tacit_net::{Sides, TrafficModel};
 
 use super::plan::{self, Plan, SEED_BYTES, Step};
@@ -10,21 +10,21 @@ use crate::session::{Costed, LinearLayer, audit, masked_weights, steps};
 use tacit_backend_api::{BackendError, Costs, Work};
 use tacit_ring::RingGraph;
 
-fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel {
-    let mut talk = TrafficModel::default();
+fn online_traffic(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel {
+    let mut traffic = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
-            Step::Input => talk.up(tensor_bytes(node, batch)),
-            Step::Widen(spec) => widen_talk(spec, &mut talk),
-            Step::LookUp(table) => table.talk(&mut talk),
+            Step::Input => traffic.up(tensor_bytes(node, batch)),
+            Step::Widen(spec) => add_widen_traffic(spec, &mut traffic),
+            Step::LookUp(table) => table.add_traffic(&mut traffic),
             Step::Linear(_) | Step::Local => {}
             Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
-                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk(&mut talk));
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.add_traffic(&mut traffic));
             }
         }
     }
-    talk.down(tensor_bytes(graph.output(), batch));
-    talk
+    traffic.down(tensor_bytes(graph.output(), batch));
+    traffic
 }
 
 fn dealt_macs(plan: &Plan) -> u64 {
@@ -33,15 +33,15 @@ fn dealt_macs(plan: &Plan) -> u64 {
 }
 
 /// The traffic of the offline phase: the order, layers that are not dealt, and the moves of shares.
-fn offline_talk(plan: &Plan) -> TrafficModel {
-    let mut talk = audit::talk(plan);
+fn offline_traffic(plan: &Plan) -> TrafficModel {
+    let mut traffic = audit::traffic(plan);
     for (id, node) in plan.graph.nodes().iter().enumerate() {
-        plan.choices.lattice.talk(id, &mut talk);
+        plan.choices.lattice.add_traffic(id, &mut traffic);
         if plan.moves(id) {
-            talk.up(tensor_bytes(node, plan.batch));
+            traffic.up(tensor_bytes(node, plan.batch));
         }
     }
-    talk
+    traffic
 }
 
 /// AES blocks of both parties' streams, for a step.
@@ -59,7 +59,7 @@ impl Costed for Dealt {
     fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
         let steps = steps(graph, options)?;
         let moves = plan::moves(graph, &steps);
-        let mut total = online_talk(graph, &steps, 1).payload() as f64;
+        let mut total = online_traffic(graph, &steps, 1).payload() as f64;
         for ((step, node), moved) in steps.iter().zip(graph.nodes()).zip(moves) {
             total += if moved { tensor_bytes(node, 1) as f64 } else { 0.0 };
             total += MATERIAL_WORTH * plan::dealt_bytes(step, node, 1) as f64;
@@ -72,8 +72,8 @@ impl Costed for Dealt {
     }
 
     fn costs(plan: &Plan) -> Costs {
-        let online = online_talk(&plan.graph, &plan.steps, plan.batch);
-        let mut costs = cost::base_costs(plan, offline_talk(plan), online);
+        let online = online_traffic(&plan.graph, &plan.steps, plan.batch);
+        let mut costs = cost::base_costs(plan, offline_traffic(plan), online);
         for step in &plan.steps {
             let Sides { client, server } = aes_blocks(step);
             costs.online.client.work.aes_blocks += client;

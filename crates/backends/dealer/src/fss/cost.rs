@@ -12,52 +12,52 @@ use tacit_backend_api::{BackendError, Costs, Work};
 use tacit_ring::RingGraph;
 
 /// Adds the traffic of the check at the end of a phase, with words of `widths` widths.
-fn add_check_traffic(level: Level, widths: usize, talk: &mut TrafficModel) {
+fn add_check_traffic(level: Level, widths: usize, traffic: &mut TrafficModel) {
     match level {
-        Level::L1 => CheckTranscript::talk(widths, talk),
-        Level::L2 => CheckTranscript::agree_talk(widths, talk),
+        Level::L1 => CheckTranscript::add_traffic(widths, traffic),
+        Level::L2 => CheckTranscript::add_agreement_traffic(widths, traffic),
     }
 }
 
 /// The traffic of the online phase before the check.
-fn walk_talk(graph: &RingGraph, steps: &[Step], level: Level, batch: usize) -> TrafficModel {
-    let mut talk = TrafficModel::default();
+fn walk_traffic(graph: &RingGraph, steps: &[Step], level: Level, batch: usize) -> TrafficModel {
+    let mut traffic = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
-            Step::Input => talk.up(tensor_bytes(node, batch)),
-            Step::Linear(_) if level == Level::L2 => talk.down(tensor_bytes(node, batch)),
+            Step::Input => traffic.up(tensor_bytes(node, batch)),
+            Step::Linear(_) if level == Level::L2 => traffic.down(tensor_bytes(node, batch)),
             Step::Linear(_) | Step::Local => {}
-            Step::Widen(spec) => spec.talk(&mut talk),
-            Step::LookUp(table) => tagged_look_up(table, level).talk(&mut talk),
+            Step::Widen(spec) => spec.add_traffic(&mut traffic),
+            Step::LookUp(table) => tagged_look_up(table, level).add_traffic(&mut traffic),
             Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
-                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk(&mut talk));
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.add_traffic(&mut traffic));
             }
         }
     }
-    talk
+    traffic
 }
 
-fn online_talk(plan: &Plan) -> TrafficModel {
+fn online_traffic(plan: &Plan) -> TrafficModel {
     let (level, [_, widths]) = (plan.level(), plan.widths().map(|widths| widths.len()));
-    let mut talk = walk_talk(&plan.graph, &plan.steps, level, plan.batch);
-    add_check_traffic(level, widths, &mut talk);
-    talk.down(tensor_bytes(plan.graph.output(), plan.batch));
+    let mut traffic = walk_traffic(&plan.graph, &plan.steps, level, plan.batch);
+    add_check_traffic(level, widths, &mut traffic);
+    traffic.down(tensor_bytes(plan.graph.output(), plan.batch));
     if level == Level::L2 {
-        talk.down(TAGS_BYTES);
+        traffic.down(TAGS_BYTES);
     }
-    talk
+    traffic
 }
 
-fn offline_talk(plan: &Plan) -> TrafficModel {
+fn offline_traffic(plan: &Plan) -> TrafficModel {
     let (level, [widths, _]) = (plan.level(), plan.widths().map(|widths| widths.len()));
-    let mut talk = audit::talk(plan);
+    let mut traffic = audit::traffic(plan);
     let layers = || plan.masked_layers().map(|layer| tensor_bytes(&plan.graph.nodes()[layer.id], plan.batch));
-    layers().for_each(|bytes| talk.up(bytes));
+    layers().for_each(|bytes| traffic.up(bytes));
     if level == Level::L2 {
-        layers().for_each(|bytes| talk.down(bytes));
+        layers().for_each(|bytes| traffic.down(bytes));
     }
-    add_check_traffic(level, widths, &mut talk);
-    talk
+    add_check_traffic(level, widths, &mut traffic);
+    traffic
 }
 
 /// Adds the multiplications of linear layers to the work of both parties.
@@ -86,7 +86,7 @@ fn all_batches(plan: &Plan) -> impl Iterator<Item = FssCost> {
 impl Costed for Fss {
     fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
         let (level, steps) = (options.level, steps(graph, options)?);
-        let mut total = walk_talk(graph, &steps, level, 1).payload() as f64;
+        let mut total = walk_traffic(graph, &steps, level, 1).payload() as f64;
         total += tensor_bytes(graph.output(), 1) as f64;
         for (step, node) in steps.iter().zip(graph.nodes()) {
             let mut dealt: usize = batches(step, level).map(|cost| cost.client_material + cost.server_material).sum();
@@ -112,7 +112,7 @@ impl Costed for Fss {
     }
 
     fn costs(plan: &Plan) -> Costs {
-        let mut costs = cost::base_costs(plan, offline_talk(plan), online_talk(plan));
+        let mut costs = cost::base_costs(plan, offline_traffic(plan), online_traffic(plan));
         for batch in all_batches(plan) {
             costs.online.client.work.aes_blocks += batch.client_aes + batch.hashes;
             costs.online.server.work.aes_blocks += batch.server_aes + batch.hashes;

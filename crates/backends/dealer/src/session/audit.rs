@@ -62,21 +62,21 @@ pub(crate) const DEFAULT_RATE: u32 = 10;
 pub(crate) const ALLOWED_RATES: std::ops::RangeInclusive<u32> = 0..=900;
 
 /// The traffic of ordering one material. An audited material needs more, and a new order.
-pub(crate) fn talk<C: Correlation>(plan: &Plan<C>) -> TrafficModel {
-    let (mut talk, rate) = (TrafficModel::default(), plan.options().audit_rate());
-    talk.up(size_of::<Seal>());
-    talk.down(size_of::<Ticket>());
+pub(crate) fn traffic<C: Correlation>(plan: &Plan<C>) -> TrafficModel {
+    let (mut traffic, rate) = (TrafficModel::default(), plan.options().audit_rate());
+    traffic.up(size_of::<Seal>());
+    traffic.down(size_of::<Ticket>());
     if rate > 0 {
-        talk.down(COIN_BYTES);
+        traffic.down(COIN_BYTES);
     }
     // Neither party waits for the other before it has its own half.
-    talk.downs(half_bytes(plan, Role::Server) / PROGRESS_BYTES, 1);
-    talk.ups(half_bytes(plan, Role::Client) / PROGRESS_BYTES, 1);
+    traffic.downs(half_bytes(plan, Role::Server) / PROGRESS_BYTES, 1);
+    traffic.ups(half_bytes(plan, Role::Client) / PROGRESS_BYTES, 1);
     if rate > 0 {
-        talk.up(COIN_BYTES);
-        talk.down(COIN_BYTES);
+        traffic.up(COIN_BYTES);
+        traffic.down(COIN_BYTES);
     }
-    talk
+    traffic
 }
 
 fn half_bytes<C: Correlation>(plan: &Plan<C>, role: Role) -> u64 {

@@ -35,8 +35,8 @@ pub(crate) fn matrix_bytes<C: Scheme>(plan: &Plan<C>) -> impl Iterator<Item = u6
 /// phase, the setup, and bytes of the halves.
 pub(crate) fn base_costs<C: Correlation>(plan: &Plan<C>, offline: TrafficModel, online: TrafficModel) -> Costs {
     let [client, server] = [Role::Client, Role::Server].map(|role| C::half_bytes(plan, role));
-    let (mut setup, lattice) = (setup::talk(plan), &plan.choices.lattice);
-    lattice.setup_talk(&mut setup);
+    let (mut setup, lattice) = (setup::traffic(plan), &plan.choices.lattice);
+    lattice.add_setup_traffic(&mut setup);
     let mut costs = Costs {
         setup: setup.into(),
         offline: offline.into(),

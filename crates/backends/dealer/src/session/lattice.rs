@@ -90,9 +90,9 @@ impl Layers {
     }
 
     /// Adds the traffic of the setup: the client's keys.
-    pub(crate) fn setup_talk(&self, talk: &mut TrafficModel) {
+    pub(crate) fn add_setup_traffic(&self, traffic: &mut TrafficModel) {
         if !self.groups.is_empty() {
-            Keys::talk(&self.plans(), talk);
+            Keys::add_traffic(&self.plans(), traffic);
         }
     }
 
@@ -103,9 +103,9 @@ impl Layers {
     }
 
     /// Adds the traffic of the offline phase at a node.
-    pub(crate) fn talk(&self, node: NodeId, talk: &mut TrafficModel) {
+    pub(crate) fn add_traffic(&self, node: NodeId, traffic: &mut TrafficModel) {
         if let Some(Place { group, index: 0 }) = self.place(node) {
-            self.groups[group].plan.talk(talk);
+            self.groups[group].plan.add_traffic(traffic);
         }
     }
 

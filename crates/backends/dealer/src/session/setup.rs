@@ -23,12 +23,13 @@ const MASKED_WEIGHTS: Tag = Tag::new(0x0424, "masked weights");
 const PIECE_BYTES: usize = 4 << 20;
 
 /// The traffic of the setup of a client that has not stored its masked weights.
-pub(crate) fn talk<C: Scheme>(plan: &Plan<C>) -> TrafficModel {
-    let (mut talk, piece, masked_weights) = (TrafficModel::default(), PIECE_BYTES as u64, masked_weights::bytes(plan));
-    talk.up(1);
-    talk.downs(masked_weights / piece, PIECE_BYTES);
-    talk.downs(u64::from(!masked_weights.is_multiple_of(piece)), (masked_weights % piece) as usize);
-    talk
+pub(crate) fn traffic<C: Scheme>(plan: &Plan<C>) -> TrafficModel {
+    let (mut traffic, piece, masked_weights) =
+        (TrafficModel::default(), PIECE_BYTES as u64, masked_weights::bytes(plan));
+    traffic.up(1);
+    traffic.downs(masked_weights / piece, PIECE_BYTES);
+    traffic.downs(u64::from(!masked_weights.is_multiple_of(piece)), (masked_weights % piece) as usize);
+    traffic
 }
 
 /// The server's part: sends `E` if the client wants it.

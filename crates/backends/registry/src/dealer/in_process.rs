@@ -77,7 +77,7 @@ impl Dealer for InProcessDealer {
     }
 
     fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
-        self.dealings.open(self.party, ticket)
+        self.dealings.reveal_seed(self.party, ticket)
     }
 
     fn stopped_by(self: Arc<Self>, _: &Stop) -> Arc<dyn Dealer> {

@@ -14,7 +14,7 @@ fn requests_of_strangers_are_refused() {
     assert!(dealings.register(SERVER, "dealt", &[1, 2, 3], &[], |_| Ok(())).is_err());
     assert!(dealings.fetch(CLIENT, &[0; 32], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
     dealings.burn_received(&[0; 32]);
-    dealings.give_up(SERVER, 5);
+    dealings.remove_undelivered(SERVER, 5);
     assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
 }
 
@@ -120,7 +120,7 @@ fn only_seeds_of_given_up_material_are_shown() {
     let (dealings, claim) = registered();
     let started = start(&dealings, &claim);
     let ticket = started.ticket;
-    let refusal = |server| dealings.open(server, &ticket).err().unwrap().to_string();
+    let refusal = |server| dealings.reveal_seed(server, &ticket).err().unwrap().to_string();
     assert!(refusal(SERVER).contains("given this material up"));
     let half = make_half(&dealings.fetch(CLIENT, &ticket, &claim).unwrap());
     dealings.burn_received(&ticket);
@@ -134,10 +134,10 @@ fn only_seeds_of_given_up_material_are_shown() {
     assert!(dealings.consent(CLIENT, &wrong_ticket, &claim).is_err(), "another commitment");
     dealings.consent(CLIENT, &ticket, &claim).unwrap();
     assert!(refusal(OTHER).contains("no such material"));
-    let seed = dealings.open(SERVER, &ticket).unwrap();
+    let seed = dealings.reveal_seed(SERVER, &ticket).unwrap();
     assert_eq!(seam::commitment(started.number, &claim.digest, &seed), ticket[8..]);
     assert_eq!(collect(|sink| started.model.client_half(&seed, sink)), half);
-    assert_eq!(dealings.open(SERVER, &ticket).unwrap().0, seed.0, "its answer may have been lost");
+    assert_eq!(dealings.reveal_seed(SERVER, &ticket).unwrap().0, seed.0, "its answer may have been lost");
     // A material given up before its fetch cannot be fetched.
     let ticket = start(&dealings, &claim).ticket;
     dealings.consent(CLIENT, &ticket, &claim).unwrap();
@@ -155,7 +155,7 @@ fn material_dealt_ahead_is_bound_once_and_by_its_server() {
         assert!(dealings.consent(CLIENT, &ticket, claim).is_err());
     };
     is_refused(&claim);
-    assert!(dealings.open(SERVER, &ticket).is_err());
+    assert!(dealings.reveal_seed(SERVER, &ticket).is_err());
     // Another server, and a ticket that this dealer never gave out.
     assert!(!dealings.bind(OTHER, &ticket, claim.seal()).unwrap());
     let mut guessed = ticket;

@@ -122,10 +122,10 @@ impl Plan for Lowered {
     fn costs(&self) -> Costs {
         let party_cost = |bytes| PartyCost { stored_bytes: bytes, ..PartyCost::default() };
         let phase_cost = |up: usize, down: &[usize], bytes| {
-            let mut talk = TrafficModel::default();
-            talk.up(up);
-            down.iter().for_each(|down| talk.down(*down));
-            PhaseCost { client: party_cost(bytes), server: party_cost(bytes), ..talk.into() }
+            let mut traffic = TrafficModel::default();
+            traffic.up(up);
+            down.iter().for_each(|down| traffic.down(*down));
+            PhaseCost { client: party_cost(bytes), server: party_cost(bytes), ..traffic.into() }
         };
         let offline = match self.preparation() {
             Preparation::Nothing => PhaseCost::default(),

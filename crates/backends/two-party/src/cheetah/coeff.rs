@@ -41,10 +41,10 @@ pub struct Keys;
 
 impl Keys {
     /// Records the traffic of sending the keys.
-    pub fn talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
-        talk.up(PUBLIC_KEY_BYTES);
+    pub fn add_traffic(plans: &[&LinearPlan], traffic: &mut TrafficModel) {
+        traffic.up(PUBLIC_KEY_BYTES);
         if largest_steps(plans) > 0 {
-            talk.up(expansion_key_bytes(largest_steps(plans)));
+            traffic.up(expansion_key_bytes(largest_steps(plans)));
         }
     }
 
@@ -154,9 +154,9 @@ impl Lattice for Cheetah {
         0
     }
 
-    fn setup_talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
+    fn add_setup_traffic(plans: &[&LinearPlan], traffic: &mut TrafficModel) {
         if has_connection_keys(plans) {
-            Keys::talk(plans, talk);
+            Keys::add_traffic(plans, traffic);
         }
     }
 
@@ -165,9 +165,9 @@ impl Lattice for Cheetah {
         PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
 
-    fn public_talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
+    fn add_public_traffic(plans: &[&LinearPlan], traffic: &mut TrafficModel) {
         if has_material_keys(plans) {
-            Keys::talk(plans, talk);
+            Keys::add_traffic(plans, traffic);
         }
     }
 
@@ -176,8 +176,8 @@ impl Lattice for Cheetah {
         PartyCost { peak_memory_bytes: bytes, ..PartyCost::default() }
     }
 
-    fn talk(plan: &LinearPlan, _: &mut PlannedOts, talk: &mut TrafficModel) {
-        plan.talk(talk);
+    fn add_traffic(plan: &LinearPlan, _: &mut PlannedOts, traffic: &mut TrafficModel) {
+        plan.add_traffic(traffic);
     }
 
     fn work(plan: &LinearPlan) -> Sides<PartyCost> {

@@ -18,9 +18,9 @@ use tacit_ring::{Node, RingGraph};
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps::<L>(graph, options)?;
-    let mut talk = TrafficModel::default();
-    add_online_traffic(graph, &steps, 1, &mut talk);
-    Ok(talk.payload())
+    let mut traffic = TrafficModel::default();
+    add_online_traffic(graph, &steps, 1, &mut traffic);
+    Ok(traffic.payload())
 }
 
 /// Returns the costs of the setup and of a plan's inputs, as the first of a connection.
@@ -60,9 +60,9 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
 }
 
 fn phase_traffic<L: Lattice>(plan: &Plan<L>, add_traffic: fn(&Plan<L>, &mut TrafficModel)) -> PhaseCost {
-    let mut talk = TrafficModel::default();
-    add_traffic(plan, &mut talk);
-    PhaseCost::from(talk)
+    let mut traffic = TrafficModel::default();
+    add_traffic(plan, &mut traffic);
+    PhaseCost::from(traffic)
 }
 
 /// Appends the messages of a plan's phases to a traffic model.
@@ -70,52 +70,56 @@ pub struct TrafficOf;
 
 impl TrafficOf {
     /// The setup: base OTs, OT bootstrap and the lattice half's keys for a connection.
-    pub fn setup<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
-        ot::setup_talk(talk);
-        L::setup_talk(&plan.lattice(), talk);
+    pub fn setup<L: Lattice>(plan: &Plan<L>, traffic: &mut TrafficModel) {
+        ot::add_setup_traffic(traffic);
+        L::add_setup_traffic(&plan.lattice(), traffic);
     }
 
     /// The offline phase of a connection's first input. Later inputs differ, since the OT extension
     /// has leftovers from earlier ones.
-    pub fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
-        L::public_talk(&plan.lattice(), talk);
+    pub fn offline<L: Lattice>(plan: &Plan<L>, traffic: &mut TrafficModel) {
+        L::add_public_traffic(&plan.lattice(), traffic);
         let rots = rots(plan);
         let mut ots = PlannedOts::new(rots.client, rots.server);
         for step in &plan.steps {
             match step {
-                Step::Linear(Member { group, index: 0 }) => L::talk(&plan.groups[*group].plan, &mut ots, talk),
-                Step::Widen(wrap) => wrap.talk_offline(&mut ots, talk),
+                Step::Linear(Member { group, index: 0 }) => {
+                    L::add_traffic(&plan.groups[*group].plan, &mut ots, traffic)
+                }
+                Step::Widen(wrap) => wrap.add_offline_traffic(&mut ots, traffic),
                 Step::Linear(_) | Step::Input | Step::Local | Step::LookUp(_) => {}
                 Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
-                    step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_offline(&mut ots, talk));
+                    step.gates()
+                        .filter(|gate| gate.n() > 0)
+                        .for_each(|gate| gate.add_offline_traffic(&mut ots, traffic));
                 }
             }
         }
     }
 
     /// The online phase.
-    pub fn online<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
-        add_online_traffic(&plan.graph, &plan.steps, plan.batch, talk);
+    pub fn online<L: Lattice>(plan: &Plan<L>, traffic: &mut TrafficModel) {
+        add_online_traffic(&plan.graph, &plan.steps, plan.batch, traffic);
     }
 }
 
-fn add_online_traffic(graph: &RingGraph, steps: &[Step], batch: usize, talk: &mut TrafficModel) {
+fn add_online_traffic(graph: &RingGraph, steps: &[Step], batch: usize, traffic: &mut TrafficModel) {
     let tensor_bytes = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
-            Step::Input => talk.up(tensor_bytes(node)),
+            Step::Input => traffic.up(tensor_bytes(node)),
             Step::Widen(wrap) => {
-                wrap.talk_online(talk);
-                talk.up(Packed::len_bytes(wrap.n, wrap.extra));
+                wrap.add_online_traffic(traffic);
+                traffic.up(Packed::len_bytes(wrap.n, wrap.extra));
             }
             // Plans of this back end have no look-ups.
             Step::Linear(_) | Step::Local | Step::LookUp(_) => {}
             Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
-                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk_online(talk));
+                step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.add_online_traffic(traffic));
             }
         }
     }
-    talk.down(tensor_bytes(graph.output()));
+    traffic.down(tensor_bytes(graph.output()));
 }
 
 /// Returns the random OTs of a plan's inputs by their receiver.

@@ -82,19 +82,19 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     fn rots(plan: &Self::Plan) -> usize;
 
     /// Records the setup traffic for all plans of a model.
-    fn setup_talk(plans: &[&Self::Plan], talk: &mut TrafficModel);
+    fn add_setup_traffic(plans: &[&Self::Plan], traffic: &mut TrafficModel);
 
     /// Cost of the setup keys at the server.
     fn keys(plans: &[&Self::Plan]) -> PartyCost;
 
     /// Records the first messages of an offline phase: the client's public values.
-    fn public_talk(plans: &[&Self::Plan], talk: &mut TrafficModel);
+    fn add_public_traffic(plans: &[&Self::Plan], traffic: &mut TrafficModel);
 
     /// Cost, at the server, of holding those public values during the phase.
     fn public(plans: &[&Self::Plan]) -> PartyCost;
 
     /// Records the offline traffic of a plan.
-    fn talk(plan: &Self::Plan, ots: &mut PlannedOts, talk: &mut TrafficModel);
+    fn add_traffic(plan: &Self::Plan, ots: &mut PlannedOts, traffic: &mut TrafficModel);
 
     /// Offline work of client and server, without OTs.
     fn work(plan: &Self::Plan) -> Sides<PartyCost>;

@@ -15,9 +15,9 @@ use tacit_backend_api::{PartyCost, Sides, Work};
 const PRIMES: [u64; 3] = [4, 2, 5];
 
 /// Records the traffic of sending the lattice keys of all plans.
-pub(super) fn setup_talk(plans: &[&SlotPlan], talk: &mut TrafficModel) {
-    talk.up(PUBLIC_KEY_BYTES);
-    talk.ups(keys(plans).len() as u64, GALOIS_KEY_BYTES);
+pub(super) fn add_setup_traffic(plans: &[&SlotPlan], traffic: &mut TrafficModel) {
+    traffic.up(PUBLIC_KEY_BYTES);
+    traffic.ups(keys(plans).len() as u64, GALOIS_KEY_BYTES);
 }
 
 /// Cost, at the server, of holding these keys.
@@ -44,17 +44,17 @@ pub(super) fn count_work(plan: &SlotPlan) -> Done {
     done
 }
 
-pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficModel) {
+pub(super) fn add_traffic(plan: &SlotPlan, ots: &mut PlannedOts, traffic: &mut TrafficModel) {
     for upload in &plan.uploads {
-        talk.ups((plan.batch * upload.ciphertexts()) as u64, FRESH_BYTES);
+        traffic.ups((plan.batch * upload.ciphertexts()) as u64, FRESH_BYTES);
     }
     for upload in &plan.uploads {
         let answers = units(plan, upload).len() as u64;
         for _ in 0..plan.batch {
-            talk.down(PublicSeed::BYTES);
-            talk.downs(answers, ANSWER_BYTES);
+            traffic.down(PublicSeed::BYTES);
+            traffic.downs(answers, ANSWER_BYTES);
         }
-        lift_spec(plan, upload).talk(ots, talk);
+        lift_spec(plan, upload).add_traffic(ots, traffic);
     }
 }
 

@@ -88,22 +88,22 @@ impl Lattice for SciHe {
         plan.uploads.iter().map(|upload| lift_spec(plan, upload)).map(|spec: LiftSpec| spec.n).sum()
     }
 
-    fn setup_talk(plans: &[&SlotPlan], talk: &mut TrafficModel) {
-        cost::setup_talk(plans, talk);
+    fn add_setup_traffic(plans: &[&SlotPlan], traffic: &mut TrafficModel) {
+        cost::add_setup_traffic(plans, traffic);
     }
 
     fn keys(plans: &[&SlotPlan]) -> PartyCost {
         cost::key_memory(plans)
     }
 
-    fn public_talk(_: &[&SlotPlan], _: &mut TrafficModel) {}
+    fn add_public_traffic(_: &[&SlotPlan], _: &mut TrafficModel) {}
 
     fn public(_: &[&SlotPlan]) -> PartyCost {
         PartyCost::default()
     }
 
-    fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficModel) {
-        cost::talk(plan, ots, talk);
+    fn add_traffic(plan: &SlotPlan, ots: &mut PlannedOts, traffic: &mut TrafficModel) {
+        cost::add_traffic(plan, ots, traffic);
     }
 
     fn work(plan: &SlotPlan) -> Sides<PartyCost> {

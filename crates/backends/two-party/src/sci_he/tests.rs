@@ -55,13 +55,13 @@ fn check(convs: &[(ConvSpec, u32)], size: i32) -> SlotPlan {
         assert!(client[k].iter().chain(&server[k]).all(|v| v >> ring_bits == 0));
     }
     let (mut stated, mut extension) = (TrafficModel::default(), TrafficModel::default());
-    cost::talk(&plan, &mut PlannedOts::new(0, 0), &mut stated);
+    cost::add_traffic(&plan, &mut PlannedOts::new(0, 0), &mut stated);
     // The OTs here are ideal: the OTs of the lifts send nothing.
     let mut ots = PlannedOts::new(0, 0);
     plan.uploads.iter().for_each(|upload| ots.client_receives(lift_spec(&plan, upload).n, &mut extension));
     assert_eq!((traffic.sent, traffic.received), (stated.up_bytes(), stated.down_bytes() - extension.down_bytes()));
     let mut keys = TrafficModel::default();
-    cost::setup_talk(&[&plan], &mut keys);
+    cost::add_setup_traffic(&[&plan], &mut keys);
     assert_eq!(setup.sent, keys.up_bytes());
     assert_eq!(done, cost::count_work(&plan));
     plan

@@ -223,11 +223,11 @@ pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]],
             // SAFETY: the instructions are enabled, and every slice has at least `len` words, by
             // the caller.
             unsafe {
-                let places =
+                let sum_ptrs =
                     [sums[0].add(k), sums[0].add(k + Vector::LEN), sums[1].add(k), sums[1].add(k + Vector::LEN)];
                 let mut total = [Sum::new(Vector::splat(0.0)); 4];
-                for (sum, &sum_index) in total.iter_mut().zip(&places) {
-                    *sum = Sum::new(to_real(Vector::load_words(sum_index)));
+                for (sum, &sum_ptr) in total.iter_mut().zip(&sum_ptrs) {
+                    *sum = Sum::new(to_real(Vector::load_words(sum_ptr)));
                 }
                 for (chunk, (digits, pairs)) in digits.chunks(TERMS).zip(pairs.chunks(TERMS)).enumerate() {
                     if chunk > 0 {
@@ -243,8 +243,8 @@ pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]],
                         total[3].add(d, read(right, k + Vector::LEN));
                     }
                 }
-                for (&sum, &sum_index) in total.iter().zip(&places) {
-                    Vector::store_words(reduction.finish(sum), sum_index);
+                for (&sum, &sum_ptr) in total.iter().zip(&sum_ptrs) {
+                    Vector::store_words(reduction.finish(sum), sum_ptr);
                 }
             }
         }

@@ -29,10 +29,10 @@ mod lane;
 mod lookup;
 mod spec;
 mod table;
-mod talk;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod widen;
 
 pub use cost::DealtCost;
@@ -44,7 +44,7 @@ pub use lookup::{
 };
 pub use spec::{DealtGate, Exchanges, Value};
 pub(crate) use spec::{inputs, opened};
-pub use talk::widen_talk;
+pub use traffic::add_widen_traffic;
 pub use widen::{client_widen, deal_widen, server_widen, widen_bytes};
 
 /// Elements of a block: whole words of planes, and tables that fit a second-level cache.

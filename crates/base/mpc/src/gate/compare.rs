@@ -43,17 +43,17 @@ impl CompareSpec {
         ((leaves + tree) * self.plane_bytes(), tree * self.plane_bytes())
     }
 
-    pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
+    pub(super) fn add_offline_traffic(&self, ots: &mut PlannedOts, traffic: &mut TrafficModel) {
         let leaves = if self.is_direct() {
-            self.digits().for_each(|digit| (0..digit.bits).for_each(|_| ots.client_receives(self.n, talk)));
+            self.digits().for_each(|digit| (0..digit.bits).for_each(|_| ots.client_receives(self.n, traffic)));
             self.width as usize - 1
         } else {
             let strings = self.digits().map(masked::draws).sum();
-            (0..strings).for_each(|_| ots.server_receives(self.n, talk));
+            (0..strings).for_each(|_| ots.server_receives(self.n, traffic));
             self.digits().map(masked::corrections).sum()
         };
-        talk.up(leaves * self.plane_bytes());
-        self.tree().talk_offline(ots, talk);
+        traffic.up(leaves * self.plane_bytes());
+        self.tree().add_offline_traffic(ots, traffic);
     }
 
     /// Bytes of the stored material: (client, server).

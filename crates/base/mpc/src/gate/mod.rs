@@ -19,9 +19,9 @@ mod mux;
 mod node;
 mod program;
 mod spec;
-mod talk;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod tree;
 mod wrap;
 

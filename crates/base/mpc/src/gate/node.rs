@@ -226,18 +226,18 @@ struct Waiting {
     sent: SenderPlanes,
 }
 
-pub(super) fn talk_offline(nodes: &[Node], n: usize, ots: &mut PlannedOts, talk: &mut TrafficModel) {
+pub(super) fn add_offline_traffic(nodes: &[Node], n: usize, ots: &mut PlannedOts, traffic: &mut TrafficModel) {
     let mut corrections = 0;
     for node in nodes {
         for _ in 0..1 + usize::from(node.is_three()) {
-            ots.client_receives(n, talk);
-            ots.server_receives(n, talk);
+            ots.client_receives(n, traffic);
+            ots.server_receives(n, traffic);
         }
         corrections += node.corrections();
     }
     if corrections > 0 {
-        talk.down(corrections * n.div_ceil(8));
-        talk.up(corrections * n.div_ceil(8));
+        traffic.down(corrections * n.div_ceil(8));
+        traffic.up(corrections * n.div_ceil(8));
     }
 }
 

@@ -57,16 +57,16 @@ impl<'a> Tree<'a> {
         (self.nodes().map(Node::opened).sum(), self.levels.len())
     }
 
-    pub(super) fn talk_offline(&self, ots: &mut PlannedOts, talk: &mut TrafficModel) {
-        node::talk_offline(&self.nodes().collect::<Vec<_>>(), self.n, ots, talk);
+    pub(super) fn add_offline_traffic(&self, ots: &mut PlannedOts, traffic: &mut TrafficModel) {
+        node::add_offline_traffic(&self.nodes().collect::<Vec<_>>(), self.n, ots, traffic);
     }
 
-    pub(super) fn talk_online(&self, talk: &mut TrafficModel) {
+    pub(super) fn add_online_traffic(&self, traffic: &mut TrafficModel) {
         for (index, nodes) in self.levels.iter().enumerate() {
             let bytes = nodes.iter().map(|node| node.opened()).sum::<usize>() * self.n.div_ceil(8);
             let says: [fn(&mut TrafficModel, usize); 2] = [TrafficModel::down, TrafficModel::up];
-            says[index % 2](talk, bytes);
-            says[1 - index % 2](talk, bytes);
+            says[index % 2](traffic, bytes);
+            says[1 - index % 2](traffic, bytes);
         }
     }
 

@@ -18,7 +18,7 @@ mod tree;
 mod workers;
 
 pub use schedule::PlannedOts;
-pub use silent::{RotReceiver, RotSender, SETUP_BYTES, setup, setup_talk};
+pub use silent::{RotReceiver, RotSender, SETUP_BYTES, add_setup_traffic, setup};
 
 use tacit_arith::bits::Bits;
 use tacit_net::Channel;

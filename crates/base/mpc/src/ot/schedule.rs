@@ -148,13 +148,13 @@ impl PlannedOts {
     }
 
     /// Draws `n` OTs with the client as receiver.
-    pub fn client_receives(&mut self, n: usize, talk: &mut TrafficModel) {
-        draw(&mut self.to_client, n, talk, TrafficModel::down, TrafficModel::up);
+    pub fn client_receives(&mut self, n: usize, traffic: &mut TrafficModel) {
+        draw(&mut self.to_client, n, traffic, TrafficModel::down, TrafficModel::up);
     }
 
     /// Draws `n` OTs with the server as receiver.
-    pub fn server_receives(&mut self, n: usize, talk: &mut TrafficModel) {
-        draw(&mut self.to_server, n, talk, TrafficModel::up, TrafficModel::down);
+    pub fn server_receives(&mut self, n: usize, traffic: &mut TrafficModel) {
+        draw(&mut self.to_server, n, traffic, TrafficModel::up, TrafficModel::down);
     }
 }
 
@@ -167,7 +167,7 @@ fn schedule_for(n: usize) -> Schedule {
 type Say = fn(&mut TrafficModel, usize);
 
 /// `sends` adds a message of the OT sender, `receives` one of the OT receiver.
-fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, sends: Say, receives: Say) {
+fn draw(schedule: &mut Schedule, n: usize, traffic: &mut TrafficModel, sends: Say, receives: Say) {
     let mut groups = n.div_ceil(GROUP);
     schedule.begin(groups);
     while groups > 0 {
@@ -176,18 +176,18 @@ fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, sends: Say, 
         match schedule.step(groups) {
             Step::Left { groups: now, .. } => groups -= now,
             Step::Batch(Trees { whole, extra, .. }) => {
-                sends(talk, corrections * (whole + usize::from(extra)));
+                sends(traffic, corrections * (whole + usize::from(extra)));
                 groups -= whole * (params.leaves() / GROUP);
             }
             Step::Extend(next) => {
-                schedule.feed(next).into_iter().for_each(|(_, trees)| sends(talk, corrections * trees));
+                schedule.feed(next).into_iter().for_each(|(_, trees)| sends(traffic, corrections * trees));
                 schedule.record_extension(next);
             }
             Step::Refresh => {
-                receives(talk, POINT_BYTES);
-                sends(talk, iknp::BASE_OTS * POINT_BYTES);
-                sends(talk, 16);
-                receives(talk, iknp::column_bytes(BOOTSTRAP));
+                receives(traffic, POINT_BYTES);
+                sends(traffic, iknp::BASE_OTS * POINT_BYTES);
+                sends(traffic, 16);
+                receives(traffic, iknp::column_bytes(BOOTSTRAP));
                 schedule.record_refresh();
             }
         }

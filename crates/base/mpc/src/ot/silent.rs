@@ -148,10 +148,10 @@ impl Emit<ReceivingParty> for Strings {
 pub const SETUP_BYTES: usize = POINT_BYTES + POINT_BYTES * iknp::BASE_OTS + 16 + iknp::column_bytes(BOOTSTRAP);
 
 /// Adds the messages of [`setup`].
-pub fn setup_talk(talk: &mut TrafficModel) {
-    talk.both(&[POINT_BYTES]);
-    talk.both(&[POINT_BYTES * iknp::BASE_OTS, 16]);
-    talk.both(&[iknp::column_bytes(BOOTSTRAP)]);
+pub fn add_setup_traffic(traffic: &mut TrafficModel) {
+    traffic.both(&[POINT_BYTES]);
+    traffic.both(&[POINT_BYTES * iknp::BASE_OTS, 16]);
+    traffic.both(&[iknp::column_bytes(BOOTSTRAP)]);
 }
 
 /// Base OTs and bootstrap for both directions, in three rounds. Each party is base-OT sender for

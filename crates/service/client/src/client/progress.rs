@@ -24,7 +24,8 @@ pub struct Progress(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    ended: Vec<Step>,
+    /// Begins and ends that [`Progress::take`] has not returned yet.
+    unread: Vec<Step>,
     /// Jobs that wait at the server, while a phase waits for its turn.
     queued: Option<u32>,
     /// Running phases, by phase: two connections of one call may run one each.
@@ -76,7 +77,7 @@ impl Progress {
         spared.store(0, Ordering::Relaxed);
         let mut state = self.lock();
         state.queued = None;
-        state.ended.push(Step { phase, fraction: 0.0 });
+        state.unread.push(Step { phase, fraction: 0.0 });
         state.running[phase as usize] = Some(Running { phase, moved, from, spared, expected, told: 0.0 });
     }
 
@@ -94,7 +95,7 @@ impl Progress {
         let mut state = self.lock();
         state.queued = None;
         if state.running[phase as usize].take().is_some() && is_done {
-            state.ended.push(Step { phase, fraction: 1.0 });
+            state.unread.push(Step { phase, fraction: 1.0 });
         }
     }
 
@@ -110,7 +111,7 @@ impl Progress {
     #[must_use]
     pub fn take(&self) -> Vec<Step> {
         let mut state = self.lock();
-        let mut steps = std::mem::take(&mut state.ended);
+        let mut steps = std::mem::take(&mut state.unread);
         for running in state.running.iter_mut().flatten() {
             let fraction = running.fraction();
             if fraction > running.told {

@@ -325,7 +325,7 @@ fn answer_request(
             return Ok(());
         }
         Ask::Consent { ticket, claim } => shared.dealings.consent(party, &ticket, &claim).map(|()| Answer::Done),
-        Ask::Open { ticket } => shared.dealings.open(party, &ticket).map(|seed| {
+        Ask::Open { ticket } => shared.dealings.reveal_seed(party, &ticket).map(|seed| {
             shared.ending.remove_pending(&ticket);
             Answer::Opened { seed: seed.0 }
         }),
@@ -392,7 +392,7 @@ fn deal(
         Err(error) => return Ok(answer(channel, &refusal(error))?),
     };
     if let Err(error) = shared.numbers.cover(started.number) {
-        shared.dealings.give_up(party, started.number);
+        shared.dealings.remove_undelivered(party, started.number);
         tracing::error!("{}: {error}", shared.config.numbers.display());
         let reason = "the dealer cannot write its numbers down, and deals nothing without: its log says more";
         return Ok(answer(channel, &Answer::Refused { reason: reason.into() })?);
@@ -408,7 +408,7 @@ fn deal(
         }
         Err(error) => {
             // The client's half is useless after the server missed its own.
-            shared.dealings.give_up(party, started.number);
+            shared.dealings.remove_undelivered(party, started.number);
             shared.ending.remove_pending(&started.ticket);
             Err(error.into())
         }

@@ -72,7 +72,7 @@ fn helper_may_only_make_stored_material() {
 #[test]
 fn helper_makes_material_for_owner_within_limits() {
     let dir = Folder::new();
-    let [print, alice] = make_helper_keys(&dir);
+    let [helper_id, owner_id] = make_helper_keys(&dir);
     let access = rules(&dir, "", "");
     let server = serving_batches_in(&dir, |config| {
         config.access = Some(access.clone());
@@ -85,7 +85,7 @@ fn helper_makes_material_for_owner_within_limits() {
     assert!(refusal(first.infer(&vec![0.0; first.interface().input_len()])).contains("a helper's"));
     let store = server_store(&dir);
     let stored = || store.list(None).unwrap();
-    assert!(stored().iter().all(|e| (e.binding.client, e.maker, e.peer) == (alice, Some(print), FOLDER)));
+    assert!(stored().iter().all(|e| (e.binding.client, e.maker, e.peer) == (owner_id, Some(helper_id), FOLDER)));
     assert_eq!(stored().len(), 2);
     server.change_rules("", "models = ['one']");
     assert!(refusal(make(&mut first)).contains("no longer offered"));
@@ -93,7 +93,7 @@ fn helper_makes_material_for_owner_within_limits() {
     server.change_rules("", "");
     let mut cut = helper(&server).unwrap();
     // The helper's revocation burns what it made, and does not concern its owner.
-    std::fs::write(&access, format!("[client.{print}]\nrevoked = true\n")).unwrap();
+    std::fs::write(&access, format!("[client.{helper_id}]\nrevoked = true\n")).unwrap();
     server.handle.reload_access().unwrap();
     wait_until("its material is burnt", || stored().is_empty());
     assert!(make(&mut cut).is_err());

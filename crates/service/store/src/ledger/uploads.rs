@@ -18,11 +18,12 @@ fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
     })
 }
 
-const COLUMNS: &str = "SELECT name, client, plan, bytes, state, created, used, lasts FROM upload INDEXED BY kept_upload
+const SELECT_KEPT: &str =
+    "SELECT name, client, plan, bytes, state, created, used, lasts FROM upload INDEXED BY kept_upload
      WHERE state IN ('partial', 'whole')";
 
 /// A client's upload of this plan and name that has not ended.
-const THIS: &str = "client = :client AND plan = :plan AND name = :name AND state IN ('partial', 'whole')";
+const WHERE_KEPT_UPLOAD: &str = "client = :client AND plan = :plan AND name = :name AND state IN ('partial', 'whole')";
 
 impl Ledger {
     /// Records that a client's upload is used now. Begins it if there is none and the client then
@@ -38,11 +39,11 @@ impl Ledger {
     ) -> Result<bool, StoreError> {
         let now = now()?;
         self.write(|tx| {
-            let find = format!("{COLUMNS} AND client = ? AND plan = ? AND name = ?");
+            let find = format!("{SELECT_KEPT} AND client = ? AND plan = ? AND name = ?");
             let upload = tx.prepare(&find)?.query_row(params![client.0, plan, name], upload_of).optional()?;
             if let Some(upload) = upload.filter(|upload| upload.bytes == bytes) {
                 let used = named_params! { ":now": now, ":client": client.0, ":plan": plan, ":name": name };
-                tx.prepare(&format!("UPDATE upload SET used = :now WHERE {THIS}"))?.execute(used)?;
+                tx.prepare(&format!("UPDATE upload SET used = :now WHERE {WHERE_KEPT_UPLOAD}"))?.execute(used)?;
                 return Ok(Ok(upload.is_whole));
             }
             // An upload of another length begins anew and replaces the old one.
@@ -76,12 +77,12 @@ impl Ledger {
     ) -> Result<bool, StoreError> {
         let state = if is_whole { "whole" } else { "partial" };
         let values = named_params! { ":state": state, ":client": client.0, ":plan": plan, ":name": name };
-        let sql = format!("UPDATE upload SET state = :state WHERE {THIS}");
+        let sql = format!("UPDATE upload SET state = :state WHERE {WHERE_KEPT_UPLOAD}");
         self.write(|tx| Ok(Ok(tx.prepare(&sql)?.execute(values)? > 0)))
     }
 
     pub(crate) fn uploads(&self) -> Result<Vec<Upload>, StoreError> {
-        self.read(|db| db.prepare(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], upload_of)?.collect())
+        self.read(|db| db.prepare(&format!("{SELECT_KEPT} ORDER BY seq"))?.query_map([], upload_of)?.collect())
     }
 
     /// Calls `visit` with client, plan and name of each upload that has ended.
@@ -100,7 +101,7 @@ impl Ledger {
     /// Records that the files of these uploads are deleted; returns how many had not ended.
     pub(crate) fn end_uploads(&self, which: &[Upload], how: Ended) -> Result<usize, StoreError> {
         let (now, how) = (now()?, how.word());
-        let sql = format!("UPDATE upload SET state = :how, ended = :now WHERE {THIS}");
+        let sql = format!("UPDATE upload SET state = :how, ended = :now WHERE {WHERE_KEPT_UPLOAD}");
         self.write(|tx| {
             let (mut update, mut count) = (tx.prepare(&sql)?, 0);
             for Upload { client, plan, name, .. } in which {

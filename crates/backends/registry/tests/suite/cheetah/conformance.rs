@@ -210,11 +210,11 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
     assert_eq!(outcome.sent[2..], [online.up_bytes, online.down_bytes]);
     // Ideal OTs send nothing; the stated bytes include the messages of real OTs.
     let (client_rots, server_rots) = rots(&cost);
-    let (mut ots, mut talk) = (PlannedOts::new(client_rots as usize, server_rots as usize), TrafficModel::default());
-    ots.client_receives(client_rots as usize, &mut talk);
-    ots.server_receives(server_rots as usize, &mut talk);
+    let (mut ots, mut traffic) = (PlannedOts::new(client_rots as usize, server_rots as usize), TrafficModel::default());
+    ots.client_receives(client_rots as usize, &mut traffic);
+    ots.server_receives(server_rots as usize, &mut traffic);
     for (sent, stated) in
-        outcome.sent.iter().zip([offline.up_bytes - talk.up_bytes(), offline.down_bytes - talk.down_bytes()])
+        outcome.sent.iter().zip([offline.up_bytes - traffic.up_bytes(), offline.down_bytes - traffic.down_bytes()])
     {
         // Each draw of OTs takes whole groups of 64, and has its own message.
         let slack = 10_000 * plan.graph().nodes().len() as u64;

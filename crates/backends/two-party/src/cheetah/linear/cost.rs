@@ -96,14 +96,14 @@ impl LinearPlan {
     }
 
     /// Records the plan's traffic, message by message.
-    pub fn talk(&self, talk: &mut TrafficModel) {
+    pub fn add_traffic(&self, traffic: &mut TrafficModel) {
         for upload in &self.uploads {
-            (0..self.batch).for_each(|_| frames(upload).for_each(|bytes| talk.up(bytes)));
+            (0..self.batch).for_each(|_| frames(upload).for_each(|bytes| traffic.up(bytes)));
         }
         for k in 0..self.consumers().len() {
             let (_, upload, _) = self.consumer(k).expect("these are the plan's own layers");
-            talk.down(PublicSeed::BYTES);
-            talk.downs(self.consumer_cost(k).answers, self.uploads[upload].params.down_bytes());
+            traffic.down(PublicSeed::BYTES);
+            traffic.downs(self.consumer_cost(k).answers, self.uploads[upload].params.down_bytes());
         }
     }
 

@@ -44,9 +44,9 @@ mod shared;
 #[cfg(test)]
 mod shared_tests;
 mod spec;
-mod talk;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod widen;
 
 pub use check_transcript::CheckTranscript;

@@ -8,35 +8,35 @@ use crate::gate::WrapSpec;
 
 impl DealtGate {
     /// Adds the messages of a batch.
-    pub fn talk(&self, talk: &mut TrafficModel) {
+    pub fn add_traffic(&self, traffic: &mut TrafficModel) {
         let (plane, masked) = (self.n.div_ceil(8), self.masked_bits() * self.n.div_ceil(8));
-        self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n, width)));
-        talk.down(masked);
-        talk.up(masked);
+        self.opened().into_iter().for_each(|width| traffic.down(Packed::len_bytes(self.n, width)));
+        traffic.down(masked);
+        traffic.up(masked);
         if self.exchanges == Exchanges::Two {
-            talk.both(&[plane]);
+            traffic.both(&[plane]);
         }
-        self.values.iter().for_each(|value| talk.up(Packed::len_bytes(self.n, value.width())));
+        self.values.iter().for_each(|value| traffic.up(Packed::len_bytes(self.n, value.width())));
     }
 }
 
 impl LookUp {
     /// Adds the messages of a batch.
-    pub fn talk(&self, talk: &mut TrafficModel) {
+    pub fn add_traffic(&self, traffic: &mut TrafficModel) {
         let widths = [self.index_bits(), self.entries().out_bits(), self.width];
         let [index, bits, differences] = widths.map(|width| Packed::len_bytes(self.n(), width));
-        talk.down(index);
+        traffic.down(index);
         if let Some(bytes) = self.key_bytes() {
-            talk.down(bytes);
+            traffic.down(bytes);
         }
-        talk.down(bits);
-        talk.up(bits);
-        talk.up(differences);
+        traffic.down(bits);
+        traffic.up(bits);
+        traffic.up(differences);
     }
 }
 
 /// Adds the messages of a dealt widening.
-pub fn widen_talk(spec: &WrapSpec, talk: &mut TrafficModel) {
-    talk.down(spec.n.div_ceil(8));
-    talk.up(Packed::len_bytes(spec.n, spec.extra));
+pub fn add_widen_traffic(spec: &WrapSpec, traffic: &mut TrafficModel) {
+    traffic.down(spec.n.div_ceil(8));
+    traffic.up(Packed::len_bytes(spec.n, spec.extra));
 }
