@@ -5,7 +5,7 @@ use tacit_he::HeError;
 use tacit_he::ckks::{Ciphertext, Complex, Encoder, Evaluator, LinearTransform, Scale, TransformSpec};
 
 use super::layout;
-use super::levelled_program::{Part, he, part};
+use super::levelled_program::{Part, backend_error, part};
 use super::noise::Place;
 use super::plan::Plan;
 use super::program::{Step, VectorId};
@@ -38,7 +38,7 @@ impl Circuit {
     /// # Errors
     /// Weights that are too large to be encoded.
     pub fn new(plan: &Plan) -> Result<Self> {
-        let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
+        let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(backend_error)?;
         // Not parallel over steps: the unencoded diagonals of one step are the peak of memory, and their
         // encoding uses all threads.
         let ids = 0..plan.program.vectors.len();
@@ -76,10 +76,10 @@ impl Circuit {
                 Step::Input => Ok(input.clone()),
                 step => run.step(step),
             };
-            let mut result = result.map_err(he)?;
+            let mut result = result.map_err(backend_error)?;
             watch.tell(vector.step.name(), id, Some(readers.len()))?;
             if run.place.boots {
-                result = run.bootstrap(&result).map_err(he)?;
+                result = run.bootstrap(&result).map_err(backend_error)?;
                 watch.tell("bootstrap", id, Some(readers.len()))?;
             }
             let result = result.with_magnitude(vector.largest.max(2f64.powi(-10)));
@@ -112,12 +112,13 @@ impl Compiled {
         let (input, output) = (&plan.layouts[source], &plan.layouts[id]);
         let moves = layout::moves(matrix, input, output);
         let mut diagonals = layout::diagonals(matrix, input, output, n, &moves);
-        let way = plan.way(&plan.options, id, index);
-        let product = match part(&plan.context, way, &moves.offsets, level)? {
+        let method = plan.rotation_method(&plan.options, id, index);
+        let product = match part(&plan.context, method, &moves.offsets, level)? {
             Part::Slots => Product::Slots(diagonals.remove(&0).expect("its only one"), scale),
             Part::Transform(steps) => {
-                let spec = TransformSpec { diagonals: &diagonals, level, scale, method: way.method(), cache_bytes: 0 };
-                Product::Transform(LinearTransform::with_plan(encoder, &spec, steps).map_err(he)?)
+                let spec =
+                    TransformSpec { diagonals: &diagonals, level, scale, method: method.he_method(), cache_bytes: 0 };
+                Product::Transform(LinearTransform::with_plan(encoder, &spec, steps).map_err(backend_error)?)
             }
         };
         Ok(Self { product, folds: moves.folds })

@@ -10,7 +10,7 @@ use tacit_net::Channel;
 use zeroize::Zeroizing;
 
 use super::argmax::ArgMax;
-use super::levelled_program::he;
+use super::levelled_program::backend_error;
 use super::public::{Public, key_bytes};
 use super::wire::{
     CONFIRMED, DIGEST, HELLO, Hello, INPUT, KEY, OUTPUT, WELCOME, WELCOME_BYTES, Welcome, key_digest, set_digest,
@@ -154,7 +154,7 @@ impl ClientConnection {
             self.stop.begin()?;
             let id = record.id();
             let mut bytes = Vec::with_capacity(SwitchKey::packed_bytes(context, id) + DIGEST);
-            maker.make(id).and_then(|key| key.write(context, &mut bytes)).map_err(he)?;
+            maker.make(id).and_then(|key| key.write(context, &mut bytes)).map_err(backend_error)?;
             let digest_of_key = key_digest(digest, &*keys.name, index, &bytes);
             bytes.extend_from_slice(&digest_of_key);
             channel.send(KEY, &bytes)?;
@@ -248,26 +248,26 @@ impl ClientSide for ClientConnection {
         public.interface.check_input(input)?;
         let secret = self.secret.clone().ok_or(super::NO_SETUP)?;
         let n = context.degree() / 2;
-        let encoder = Encoder::new(context, n).map_err(he)?;
+        let encoder = Encoder::new(context, n).map_err(backend_error)?;
         let mut slots = Zeroizing::new(vec![0.0; n]);
         for copy in slots.chunks_mut(public.input.period) {
             let values = input.iter().map(|v| f64::from(*v) / public.input.unit);
             public.input.slots.iter().zip(values).for_each(|(&slot, v)| copy[slot as usize] = v);
         }
-        let plain = encoder.encode_real(&slots, public.input.level).map_err(he)?;
+        let plain = encoder.encode_real(&slots, public.input.level).map_err(backend_error)?;
         channel.send(INPUT, &secret.encrypt_seeded(&plain, &mut self.prg).to_bytes(context))?;
         channel.flush()?;
         let material = self.arg_max.as_mut().map(|party| party.offline(channel)).transpose()?;
         let len = Ciphertext::bytes_len(context, public.output.level);
         let answer = channel.recv_with(OUTPUT, len, |bytes| self.read_answer(bytes))?;
         if let (Some(best), Some(party), Some(material)) = (best, &mut self.arg_max, material) {
-            let coefficients = secret.share(&answer, best.width()).map_err(he)?;
+            let coefficients = secret.share(&answer, best.width()).map_err(backend_error)?;
             let share: Vec<i64> = best.shares(&coefficients).iter().map(|&s| s as i64).collect();
             let class = party.online(channel, material, &share, &mut |_, _| {})?;
             return Ok(class.iter().map(|&index| index as f64).collect());
         }
         // Nothing is sent from here on: the server must not learn whether the answer is accepted.
-        let slots = encoder.decode(&secret.decrypt(&answer)).map_err(he)?;
+        let slots = encoder.decode(&secret.decrypt(&answer)).map_err(backend_error)?;
         public.answer(&slots)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tacit_he::ckks::{Context, Derivation, KeyId, KeyKind, KeySet, SwitchKey};
 
 use super::hops::{Hops, signed_powers};
-use super::levelled_program::he;
+use super::levelled_program::backend_error;
 use tacit_backend_api::Result;
 
 /// Most steps from a master to a derived key, unless signed powers of two need more: each adds noise.
@@ -46,7 +46,7 @@ impl SentKeys {
             let masters: Vec<KeyId> =
                 generators.iter().map(|&k| master(context, &KeyId { level, ..group[0].0 }, k)).collect();
             let needs: Vec<KeyId> = group.iter().map(|(id, _)| *id).collect();
-            let derivation = Derivation::new(context, &needs, &masters).map_err(he)?;
+            let derivation = Derivation::new(context, &needs, &masters).map_err(backend_error)?;
             let direct_bytes: usize = needs.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum();
             if derivation.upload_bytes(context) < direct_bytes {
                 sent.keys.retain(|id| !needs.contains(id));
@@ -81,7 +81,7 @@ impl SentKeys {
     pub fn complete(&self, context: &Context, sent: &KeySet) -> Result<KeySet> {
         let mut keys = sent.clone();
         for derivation in &self.derivations {
-            keys.extend(derivation.run(context, sent).map_err(he)?);
+            keys.extend(derivation.run(context, sent).map_err(backend_error)?);
         }
         Ok(keys)
     }

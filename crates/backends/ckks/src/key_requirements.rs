@@ -13,7 +13,7 @@ use super::levelled_program::{Frame, Part, part};
 use super::options::{NAME, Options};
 use super::program::{Step, VectorId};
 use super::public::{KeyRecord, Port, Public, StepRecord, VERSION, key_bytes};
-use super::rotation_method::Way;
+use super::rotation_method::RotationMethod;
 use super::wire::{DIGEST, HELLO_BYTES, WELCOME_BYTES};
 use tacit_backend_api::{Costs, PartyCost, PhaseCost, Result, Work};
 use tacit_two_party::cheetah::{self, TrafficOf};
@@ -57,7 +57,7 @@ impl<'a> Draft<'a> {
         for id in 0..frame.program.vectors.len() {
             draft.step(id, bootstrapper)?;
         }
-        draft.needs.push(frame.anew());
+        draft.needs.push(frame.zero_key());
         Ok(draft)
     }
 
@@ -92,12 +92,12 @@ impl<'a> Draft<'a> {
                     // Complex numbers in all slots, twice if they are rotated.
                     let slots = (self.frame.context.degree() / 2) as u64;
                     self.encoding = self.encoding.max(2 * 16 * slots * moves.offsets.len() as u64);
-                    let way = self.frame.way(self.options, id, index);
+                    let method = self.frame.rotation_method(self.options, id, index);
                     self.linear(
                         &moves.offsets,
                         input_layout.period.max(output_layout.period),
                         place.made_level + 1,
-                        way,
+                        method,
                         &mut record,
                     )?;
                     self.folds(&moves.folds, place.made_level, &mut record);
@@ -148,7 +148,7 @@ impl<'a> Draft<'a> {
         offsets: &BTreeSet<i64>,
         period: usize,
         level: usize,
-        way: Way,
+        method: RotationMethod,
         record: &mut StepRecord,
     ) -> Result<()> {
         record.diagonals += offsets.len();
@@ -158,7 +158,7 @@ impl<'a> Draft<'a> {
         // Repeating diagonals are transformed in a smaller ring.
         self.work.ntts += limbs * offsets.len() as u64 * (2 * period as u64).min(n) / n;
         self.work.macs += 2 * limbs * n * offsets.len() as u64;
-        if let Part::Transform(plan) = part(context, way, offsets, level)? {
+        if let Part::Transform(plan) = part(context, method, offsets, level)? {
             let rotations = plan.rotations();
             self.needs.extend(plan.keys(context));
             // Diagonals are 64-bit coefficients in a subring.

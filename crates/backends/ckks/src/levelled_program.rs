@@ -13,7 +13,7 @@ use super::levels::Levels;
 use super::noise::Place;
 use super::options::{NAME, Options};
 use super::program::{Program, Step};
-use super::rotation_method::{Way, Ways};
+use super::rotation_method::{RotationMethod, RotationMethods};
 use super::setting::{self, Setting};
 use tacit_backend_api::{BackendError, Result};
 
@@ -35,7 +35,7 @@ pub(super) struct Frame {
     pub places: Vec<Place>,
 }
 
-pub(super) fn he(error: tacit_he::HeError) -> BackendError {
+pub(super) fn backend_error(error: tacit_he::HeError) -> BackendError {
     BackendError::Protocol(Box::new(error))
 }
 
@@ -98,12 +98,14 @@ impl Emitted {
         let layouts = self.layouts(setting.slots()).expect("the setting was chosen so that all tensors fit");
         let context = match like.filter(|like| like.setting == setting) {
             Some(like) => like.context.clone(),
-            None => Arc::new(Context::new(&Parameters::new(&setting.parameters).map_err(he)?).map_err(he)?),
+            None => Arc::new(
+                Context::new(&Parameters::new(&setting.parameters).map_err(backend_error)?).map_err(backend_error)?,
+            ),
         };
         let places = places(program, &levels, &setting, context.parameters());
         let (program, approximations) = (program.clone(), approximations.clone());
         let frame = Frame { program, approximations, setting, context, layouts, places };
-        let count = frame.transforms(frame.program.vectors.len());
+        let count = frame.transforms_before(frame.program.vectors.len());
         if let Some(stated) = options.rotations.len().filter(|stated| *stated != count) {
             let what = format!("ways for {stated} transforms, the network has {count}");
             return Err(BackendError::Option { backend: NAME, key: "rotations".into(), what });
@@ -118,7 +120,7 @@ impl Frame {
     }
 
     /// Number of linear transforms (parts of linear steps) in the steps before that of vector `id`.
-    pub fn transforms(&self, id: usize) -> usize {
+    pub fn transforms_before(&self, id: usize) -> usize {
         self.program.vectors[..id].iter().map(|vector| vector.step.parts()).sum()
     }
 
@@ -135,20 +137,21 @@ impl Frame {
         folds
     }
 
-    pub fn anew(&self) -> KeyId {
+    /// The key that encrypts the answer anew.
+    pub fn zero_key(&self) -> KeyId {
         let last = self.places.last().expect("a program has a result");
         KeyId::for_level(&self.context, KeyKind::Zero, last.level)
     }
 
     /// How part `index` of the linear step of vector `id` computes its rotations.
-    pub fn way(&self, options: &Options, id: usize, index: usize) -> Way {
-        self.way_of(options, self.transforms(id) + index, self.places[id].made_level + 1)
+    pub fn rotation_method(&self, options: &Options, id: usize, index: usize) -> RotationMethod {
+        self.method_of_transform(options, self.transforms_before(id) + index, self.places[id].made_level + 1)
     }
 
-    /// As [`Frame::way`], for the transform of this number, whose input has this level.
-    pub fn way_of(&self, options: &Options, transform: usize, level: usize) -> Way {
-        if options.rotations == Ways::All(Way::HOISTED) && self.has_large_keys(level) {
-            return Way::CHAINED;
+    /// As [`Frame::rotation_method`], for the transform of this number, whose input has this level.
+    pub fn method_of_transform(&self, options: &Options, transform: usize, level: usize) -> RotationMethod {
+        if options.rotations == RotationMethods::All(RotationMethod::HOISTED) && self.has_large_keys(level) {
+            return RotationMethod::CHAINED;
         }
         options.rotations.get(transform).expect("as many ways as transforms have been checked")
     }
@@ -163,7 +166,7 @@ impl Frame {
     pub fn bootstrapper(&self, options: &Options) -> Result<Option<Bootstrapper>> {
         let used = self.setting.bootstrap.filter(|_| self.places.iter().any(|place| place.boots));
         let spec = used.map(|b| b.spec(self.setting.slots(), options));
-        spec.map(|spec| Bootstrapper::new(&self.context, &spec)).transpose().map_err(he)
+        spec.map(|spec| Bootstrapper::new(&self.context, &spec)).transpose().map_err(backend_error)
     }
 }
 
@@ -190,9 +193,9 @@ fn product(parameters: &Parameters, level: usize, a: Scale, b: Scale) -> Scale {
     a.times(b).over_prime(parameters.primes()[level])
 }
 
-pub(super) fn part(context: &Context, way: Way, offsets: &BTreeSet<i64>, level: usize) -> Result<Part> {
+pub(super) fn part(context: &Context, method: RotationMethod, offsets: &BTreeSet<i64>, level: usize) -> Result<Part> {
     if offsets.iter().eq([&0]) {
         return Ok(Part::Slots);
     }
-    Ok(Part::Transform(way.plan(context.degree() / 2, level, offsets.iter().copied()).map_err(he)?))
+    Ok(Part::Transform(method.plan(context.degree() / 2, level, offsets.iter().copied()).map_err(backend_error)?))
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::rotation_method::{Steps, Way, Ways};
+use super::rotation_method::{RotationMethod, RotationMethods, Steps};
 use serde::{Deserialize, Serialize};
 use tacit_backend_api::seam;
 use tacit_backend_api::{BackendError, Result};
@@ -72,7 +72,7 @@ impl FromStr for ReluBy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Options {
     pub set: Set,
-    pub rotations: Ways,
+    pub rotations: RotationMethods,
     /// One of [`BOOTSTRAPS`].
     pub bootstraps: Steps,
     /// Levels left free between the last bootstrap and the result: each moves all bootstraps a level nearer
@@ -99,7 +99,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             set: Set::Auto,
-            rotations: Ways::All(Way::HOISTED),
+            rotations: RotationMethods::All(RotationMethod::HOISTED),
             bootstraps: Steps::Paired,
             placement: 0,
             derive: false,
@@ -193,7 +193,7 @@ mod tests {
         let options = read("set=B,rotations=chained,bootstraps=hoisted,margin=2").unwrap();
         assert_eq!(
             (options.set, options.rotations, options.bootstraps, options.margin),
-            (Set::B, Ways::All(Way::CHAINED), Steps::Hoisted, 2.0)
+            (Set::B, RotationMethods::All(RotationMethod::CHAINED), Steps::Hoisted, 2.0)
         );
         assert_eq!(read("").unwrap(), Options::default());
         for bad in [

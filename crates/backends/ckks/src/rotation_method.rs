@@ -54,7 +54,7 @@ impl FromStr for Steps {
 }
 
 impl Steps {
-    pub fn method(self) -> Method {
+    pub fn he_method(self) -> Method {
         match self {
             Self::Hoisted => Method::Hoisted,
             Self::Flat => Method::Flat,
@@ -67,7 +67,7 @@ impl Steps {
 
 /// How one transform computes its rotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Way {
+pub(super) struct RotationMethod {
     pub steps: Steps,
     /// log2 of the bound of baby steps; `None` for the cheapest bound, and for hoisted steps, which have
     /// none.
@@ -75,22 +75,22 @@ pub(super) struct Way {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Ways {
-    All(Way),
-    Each(Vec<Way>),
+pub(super) enum RotationMethods {
+    All(RotationMethod),
+    Each(Vec<RotationMethod>),
 }
 
-impl Way {
+impl RotationMethod {
     pub const HOISTED: Self = Self { steps: Steps::Hoisted, log_babies: None };
     pub const FLAT: Self = Self { steps: Steps::Flat, log_babies: None };
     pub const PAIRED: Self = Self { steps: Steps::Paired, log_babies: None };
     pub const CHAINED: Self = Self { steps: Steps::Chained, log_babies: None };
     pub const POWERS: Self = Self { steps: Steps::Powers, log_babies: None };
-    /// All ways with the cheapest bound, in order of falling number of keys.
+    /// The five methods, each with the cheapest bound.
     pub const ALL: [Self; 5] = [Self::HOISTED, Self::FLAT, Self::PAIRED, Self::CHAINED, Self::POWERS];
 
-    pub fn method(self) -> Method {
-        self.steps.method()
+    pub fn he_method(self) -> Method {
+        self.steps.he_method()
     }
 
     /// Plans a transform with diagonals at `offsets`.
@@ -101,21 +101,21 @@ impl Way {
         offsets: impl Iterator<Item = i64>,
     ) -> Result<TransformPlan, HeError> {
         match self.log_babies {
-            None => TransformPlan::new(slots, level, self.method(), offsets),
-            Some(log) => TransformPlan::with_babies(slots, level, self.method(), offsets, log.into()),
+            None => TransformPlan::new(slots, level, self.he_method(), offsets),
+            Some(log) => TransformPlan::with_babies(slots, level, self.he_method(), offsets, log.into()),
         }
     }
 
     pub fn is_keyed(self) -> bool {
-        !self.method().is_chained()
+        !self.he_method().is_chained()
     }
 }
 
-impl Ways {
-    pub fn get(&self, index: usize) -> Option<Way> {
+impl RotationMethods {
+    pub fn get(&self, index: usize) -> Option<RotationMethod> {
         match self {
-            Self::All(way) => Some(*way),
-            Self::Each(ways) => ways.get(index).copied(),
+            Self::All(method) => Some(*method),
+            Self::Each(methods) => methods.get(index).copied(),
         }
     }
 
@@ -123,59 +123,63 @@ impl Ways {
     pub fn len(&self) -> Option<usize> {
         match self {
             Self::All(_) => None,
-            Self::Each(ways) => Some(ways.len()),
+            Self::Each(methods) => Some(methods.len()),
         }
     }
 
     /// The shortest form.
-    pub fn from_list(ways: Vec<Way>) -> Self {
-        match ways.first() {
-            // `All(HOISTED)` means chained where keys are large; the ways here are explicit.
-            Some(first) if Way::ALL[1..].contains(first) && ways.iter().all(|way| way == first) => Self::All(*first),
-            None => Self::All(Way::HOISTED),
-            _ => Self::Each(ways),
+    pub fn from_list(methods: Vec<RotationMethod>) -> Self {
+        match methods.first() {
+            // The lowering replaces the default `All(HOISTED)` by chained where keys are large, so an
+            // explicit list of hoisted methods stays a list.
+            Some(first) if RotationMethod::ALL[1..].contains(first) && methods.iter().all(|method| method == first) => {
+                Self::All(*first)
+            }
+            None => Self::All(RotationMethod::HOISTED),
+            _ => Self::Each(methods),
         }
     }
 }
 
-impl FromStr for Ways {
+impl FromStr for RotationMethods {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(steps) = text.parse() {
-            return Ok(Self::All(Way { steps, log_babies: None }));
+            return Ok(Self::All(RotationMethod { steps, log_babies: None }));
         }
-        let mut ways = Vec::new();
+        let mut methods = Vec::new();
         for run in text.split('+') {
-            let (steps, letter) = *LETTERS.iter().find(|(_, letter)| run.contains(*letter)).ok_or_else(wrong)?;
+            let (steps, letter) =
+                *LETTERS.iter().find(|(_, letter)| run.contains(*letter)).ok_or_else(expected_form)?;
             let (count, babies) = run.split_once(letter).expect("it has just been found");
-            let count: usize = if count.is_empty() { 1 } else { count.parse().map_err(|_| wrong())? };
+            let count: usize = if count.is_empty() { 1 } else { count.parse().map_err(|_| expected_form())? };
             let log_babies = match babies {
                 "" => None,
-                _ if steps == Steps::Hoisted => return Err(wrong()),
-                _ => Some(babies.parse().ok().filter(|log: &u8| *log < 32).ok_or_else(wrong)?),
+                _ if steps == Steps::Hoisted => return Err(expected_form()),
+                _ => Some(babies.parse().ok().filter(|log: &u8| *log < 32).ok_or_else(expected_form)?),
             };
-            let total = ways.len().saturating_add(count);
+            let total = methods.len().saturating_add(count);
             if count == 0 || total > MAX_TRANSFORMS {
                 return Err(format!("1 to {MAX_TRANSFORMS} transforms, not {total}"));
             }
-            ways.extend(std::iter::repeat_n(Way { steps, log_babies }, count));
+            methods.extend(std::iter::repeat_n(RotationMethod { steps, log_babies }, count));
         }
-        Ok(Self::Each(ways))
+        Ok(Self::Each(methods))
     }
 }
 
-fn wrong() -> String {
+fn expected_form() -> String {
     "`hoisted`, `flat`, `paired`, `chained`, `powers`, or a way for each transform such as `3h+2c+f5`".to_owned()
 }
 
-impl fmt::Display for Ways {
+impl fmt::Display for RotationMethods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ways = match self {
-            Self::All(way) => return write!(f, "{}", way.steps),
-            Self::Each(ways) => ways,
+        let methods = match self {
+            Self::All(method) => return write!(f, "{}", method.steps),
+            Self::Each(methods) => methods,
         };
-        for (i, run) in ways.chunk_by(|a, b| a == b).enumerate() {
+        for (i, run) in methods.chunk_by(|a, b| a == b).enumerate() {
             let plus = if i > 0 { "+" } else { "" };
             let count = if run.len() > 1 { run.len().to_string() } else { String::new() };
             let (_, letter) = LETTERS.iter().find(|(steps, _)| *steps == run[0].steps).expect("each has a letter");
@@ -190,14 +194,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_round_trip_as_text() {
+    fn methods_round_trip_as_text() {
         for text in ["hoisted", "flat", "paired", "chained", "powers", "3h+2c+f5", "c0", "4096c", "h+f+p3+c+2w4+h"] {
-            assert_eq!(text.parse::<Ways>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<RotationMethods>().unwrap().to_string(), text);
         }
-        let ways: Ways = "2h+c5".parse().unwrap();
-        assert_eq!((ways.len(), ways.get(0), ways.get(3)), (Some(3), Some(Way::HOISTED), None));
-        assert_eq!(ways.get(2), Some(Way { steps: Steps::Chained, log_babies: Some(5) }));
-        assert_eq!(Ways::from_list(vec![Way::CHAINED; 3]), Ways::All(Way::CHAINED));
+        let methods: RotationMethods = "2h+c5".parse().unwrap();
+        assert_eq!((methods.len(), methods.get(0), methods.get(3)), (Some(3), Some(RotationMethod::HOISTED), None));
+        assert_eq!(methods.get(2), Some(RotationMethod { steps: Steps::Chained, log_babies: Some(5) }));
+        assert_eq!(
+            RotationMethods::from_list(vec![RotationMethod::CHAINED; 3]),
+            RotationMethods::All(RotationMethod::CHAINED)
+        );
         for bad in [
             "",
             "fast",
@@ -212,7 +219,7 @@ mod tests {
             "h+18446744073709551615h",
             "2h2h",
         ] {
-            assert!(bad.parse::<Ways>().is_err(), "{bad}");
+            assert!(bad.parse::<RotationMethods>().is_err(), "{bad}");
         }
     }
 }

@@ -13,7 +13,7 @@ use tacit_net::Channel;
 use super::argmax::ArgMax;
 use super::circuit::Circuit;
 use super::key_cache::KeySets;
-use super::levelled_program::he;
+use super::levelled_program::backend_error;
 use super::plan::Plan;
 use super::public::KeyRecord;
 use super::wire::{
@@ -298,7 +298,7 @@ impl ServerSide for ServerConnection {
         // The computation may take longer than the client waits for a silent server.
         let output = channel.while_alive(|| {
             let output = shared.circuit()?.run(&shared.plan, &evaluator, input, &self.stop, &self.watch)?;
-            evaluator.encrypt_anew(&output, &mut self.prg).map_err(he)
+            evaluator.encrypt_anew(&output, &mut self.prg).map_err(backend_error)
         })?;
         // A key may have been damaged since the check.
         let output = output.inspect_err(|_| self.file.iter().for_each(|file| shared.keys.forget_checked(file)))?;
@@ -306,7 +306,8 @@ impl ServerSide for ServerConnection {
             channel.send(OUTPUT, &output.to_bytes(context))?;
             return Ok(channel.flush()?);
         };
-        let (hidden, coefficients) = evaluator.share(&output, best.width(), self.prg.secret()).map_err(he)?;
+        let (hidden, coefficients) =
+            evaluator.share(&output, best.width(), self.prg.secret()).map_err(backend_error)?;
         channel.send(OUTPUT, &hidden.to_bytes(context))?;
         channel.flush()?;
         party.online_on_shares(channel, material, &best.shares(&coefficients))

@@ -56,7 +56,7 @@ impl Bootstrapping {
             coeff_to_slot: self.coeff_to_slot,
             message_ratio_bits: self.message_ratio_bits,
             arcsine: self.arcsine,
-            method: options.bootstraps.method(),
+            method: options.bootstraps.he_method(),
             cache_bytes: KEPT_BYTES,
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tacit_he::ckks::{Method, NamedSet, Parameters, TransformPlan};
 
 use super::presets::most_special;
-use crate::levelled_program::he;
+use crate::levelled_program::backend_error;
 use tacit_backend_api::Result;
 
 /// Bytes of one residue of both halves of a key: N = 2^16, 8 bytes.
@@ -158,7 +158,7 @@ fn stage(group: u32, level: u64) -> Result<Vec<(i64, u64)>> {
     // either way.
     let (n, stride) = (1i64 << LOG_SLOTS, 1i64 << (5 * group));
     let offsets = (-31..=31).map(|i| (i * stride).rem_euclid(n));
-    let plan = TransformPlan::new(n as usize, level as usize, Method::Flat, offsets).map_err(he)?;
+    let plan = TransformPlan::new(n as usize, level as usize, Method::Flat, offsets).map_err(backend_error)?;
     Ok(plan.rotations().into_iter().map(|k| (k, level)).collect())
 }
 
@@ -182,7 +182,7 @@ pub struct Alphas {
 /// None in practice.
 pub fn allowed_alphas() -> Result<Vec<Alphas>> {
     let set = NamedSet::find("A").expect("a set of the library");
-    let parameters = Parameters::new(&set.spec()).map_err(he)?;
+    let parameters = Parameters::new(&set.spec()).map_err(backend_error)?;
     let rows = (1..=parameters.levels()).map(|level| {
         let largest = most_special(&parameters, level);
         let whole = (1..=largest).filter(|alpha| level.is_multiple_of(*alpha)).collect();

@@ -9,7 +9,7 @@ use super::KeySetChoice;
 use super::rates::{key_bytes, plain_bytes, transforms};
 use super::runnable_sets::Running;
 use crate::hops::{Hops, signed_powers};
-use crate::rotation_method::Way;
+use crate::rotation_method::RotationMethod;
 use tacit_backend_api::Result;
 
 /// Number of special primes of keys.
@@ -99,7 +99,7 @@ struct Move {
 fn moves(running: &Running<'_>) -> Result<Vec<Move>> {
     let mut moves = Vec::new();
     for class in running.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
-        moves.extend(transform_moves(&running.plan(class, Way::FLAT)?, class.transforms.len() as u64, true));
+        moves.extend(transform_moves(&running.plan(class, RotationMethod::FLAT)?, class.transforms.len() as u64, true));
     }
     let boots = running.frame.bootstraps() as u64;
     let stages = running.bootstrappers.first().into_iter().flat_map(|boot| boot.plans());

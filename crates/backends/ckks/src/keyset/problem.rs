@@ -8,9 +8,9 @@ use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, Parameters, TransformPlan};
 use super::rates::{Rates, key_bytes};
 use crate::key_requirements::Draft;
 use crate::layout;
-use crate::levelled_program::{Frame, he};
+use crate::levelled_program::{Frame, backend_error};
 use crate::program::Step;
-use crate::rotation_method::{Way, Ways};
+use crate::rotation_method::{RotationMethod, RotationMethods};
 use tacit_backend_api::Result;
 
 /// A key that a plan needs: its index in the problem's keys, and the level.
@@ -35,7 +35,7 @@ pub(super) struct Key {
 pub(super) struct Plan {
     pub name: String,
     #[serde(skip)]
-    pub way: Way,
+    pub method: RotationMethod,
     /// Seconds of all its transforms in one inference.
     pub seconds: f64,
     /// Bytes that one transform holds while it runs.
@@ -99,7 +99,7 @@ impl Keys<'_> {
 /// `bootstrappers` is empty without bootstraps.
 pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rates) -> Result<Problem> {
     let mut keys = Keys { frame, numbers: HashMap::new(), list: Vec::new() };
-    let (mut fixed, mut fixed_seconds) = (vec![keys.need(frame.anew())], 0.0);
+    let (mut fixed, mut fixed_seconds) = (vec![keys.need(frame.zero_key())], 0.0);
     let context = &*frame.context;
     for (distance, level) in frame.folds() {
         let id = KeyId::for_level(context, KeyKind::Galois(context.rotation_element(distance)), level);
@@ -144,7 +144,7 @@ fn classes(frame: &Frame, weights: &mut u64) -> Vec<Class> {
                 *weights += 16 * n as u64;
                 continue;
             }
-            let (transform, level) = (frame.transforms(id) + index, frame.places[id].made_level + 1);
+            let (transform, level) = (frame.transforms_before(id) + index, frame.places[id].made_level + 1);
             let period = input.period.max(output.period);
             *weights += 16 * (period * offsets.len()) as u64;
             let share = period as f64 / n as f64;
@@ -167,24 +167,26 @@ fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Re
     let (context, level, count) = (&*frame.context, class.level, class.transforms.len());
     let (n, alpha) = (context.degree() / 2, context.parameters().alpha(level));
     let mut plans: Vec<Plan> = Vec::new();
-    let mut add = |way: Way, plan: &TransformPlan| {
+    let mut add = |method: RotationMethod, plan: &TransformPlan| {
         plans.push(Plan {
-            name: Ways::Each(vec![way]).to_string(),
-            way,
+            name: RotationMethods::Each(vec![method]).to_string(),
+            method,
             seconds: count as f64 * rates.transform(&plan.work(alpha), class.share),
             held: 8 * (plan.held_limbs(context, 0) * context.degree()) as u64,
             needs: keys.needs(&plan.keys(context)),
         });
     };
-    for way in Way::ALL {
-        let usual = TransformPlan::new(n, level, way.method(), class.offsets.iter().copied()).map_err(he)?;
-        add(way, &usual);
-        if way == Way::HOISTED {
+    for method in RotationMethod::ALL {
+        let usual =
+            TransformPlan::new(n, level, method.he_method(), class.offsets.iter().copied()).map_err(backend_error)?;
+        add(method, &usual);
+        if method == RotationMethod::HOISTED {
             continue;
         }
-        let choices = TransformPlan::choices(n, level, way.method(), class.offsets.iter().copied()).map_err(he)?;
+        let choices = TransformPlan::choices(n, level, method.he_method(), class.offsets.iter().copied())
+            .map_err(backend_error)?;
         for plan in choices.iter().filter(|plan| **plan != usual) {
-            add(Way { log_babies: Some(plan.log_babies() as u8), ..way }, plan);
+            add(RotationMethod { log_babies: Some(plan.log_babies() as u8), ..method }, plan);
         }
     }
     Ok(pareto_front(plans))
@@ -195,7 +197,7 @@ fn pareto_front(plans: Vec<Plan>) -> Vec<Plan> {
     let mut front: Vec<Plan> = Vec::new();
     for plan in plans {
         let is_beaten = front.iter().any(|other| {
-            let is_usual = other.way.log_babies.is_none();
+            let is_usual = other.method.log_babies.is_none();
             let is_faster = other.seconds < plan.seconds || (other.seconds == plan.seconds && is_usual);
             is_faster && takes_no_more(other, &plan)
         });
@@ -222,10 +224,13 @@ fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Ra
         seconds += rates.transform(&plan.work(alpha), 1.0);
         held = held.max(8 * (plan.held_limbs(context, 0) * context.degree()) as u64);
     }
-    let way = Way::ALL.into_iter().find(|way| way.method() == boot.spec().method).expect("each method is one");
+    let method = RotationMethod::ALL
+        .into_iter()
+        .find(|method| method.he_method() == boot.spec().method)
+        .expect("each method is one");
     Plan {
-        name: Ways::All(way).to_string(),
-        way,
+        name: RotationMethods::All(method).to_string(),
+        method,
         seconds: count as f64 * seconds,
         held,
         needs: keys.needs(&boot.keys()),

@@ -81,11 +81,11 @@ impl Running<'_> {
         let context = &*self.frame.context;
         let (mut roles, mut chains) = (Roles::new(), Vec::new());
         for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
-            let way = self.frame.way_of(options, class.transforms[0], class.level);
-            let (plan, nodes) = (self.plan(class, way)?, self.nodes(class));
+            let method = self.frame.method_of_transform(options, class.transforms[0], class.level);
+            let (plan, nodes) = (self.plan(class, method)?, self.nodes(class));
             add_roles(&mut roles, &plan, &nodes);
-            if !way.is_keyed() {
-                let hoisted = self.plan(class, crate::rotation_method::Way::HOISTED)?;
+            if !method.is_keyed() {
+                let hoisted = self.plan(class, crate::rotation_method::RotationMethod::HOISTED)?;
                 let (distances, by) = (hoisted.rotations().len(), plan.rotations());
                 let switches = plan.work(context.parameters().alpha(class.level)).key_switches;
                 chains.push(Chain { nodes, level: class.level, distances, by, switches });

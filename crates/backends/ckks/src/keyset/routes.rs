@@ -171,7 +171,7 @@ impl<'a> Router<'a> {
             if class.transforms.is_empty() {
                 boots += plan.seconds;
                 others.extend(&plan.needs);
-            } else if let Ok(plan) = self.running.plan(class, plan.way) {
+            } else if let Ok(plan) = self.running.plan(class, plan.method) {
                 plan.rotations().into_iter().for_each(|k| resident.add(k, class.level));
             }
         }

@@ -8,10 +8,10 @@ use super::rates::{Rates, packed_bytes, plain_bytes};
 use super::search::Selection;
 use super::{FrontPoint, KeySetChoice, TableRow};
 use crate::key_requirements::Draft;
-use crate::levelled_program::{Frame, he};
+use crate::levelled_program::{Frame, backend_error};
 use crate::options::{BOOTSTRAPS, Options};
 use crate::public::StepRecord;
-use crate::rotation_method::{Steps, Way, Ways};
+use crate::rotation_method::{RotationMethod, RotationMethods, Steps};
 use tacit_backend_api::{Result, seam};
 
 /// Options that [`Running::text`] writes for a choice.
@@ -66,7 +66,7 @@ impl<'a> Running<'a> {
     }
 
     pub fn bootstrapper(&self, options: &Options) -> Option<&Bootstrapper> {
-        self.bootstrappers.iter().find(|boot| boot.spec().method == options.bootstraps.method())
+        self.bootstrappers.iter().find(|boot| boot.spec().method == options.bootstraps.he_method())
     }
 
     fn draft<'b>(&'b self, options: &'b Options) -> Result<Draft<'b>> {
@@ -78,13 +78,13 @@ impl<'a> Running<'a> {
         let boots = &BOOTSTRAPS[..if self.bootstrappers.is_empty() { 1 } else { BOOTSTRAPS.len() }];
         let mut choices = Vec::new();
         for &bootstraps in boots {
-            for way in Way::ALL {
-                let options = Options { rotations: Ways::All(way), bootstraps, ..self.base.clone() };
+            for method in RotationMethod::ALL {
+                let options = Options { rotations: RotationMethods::All(method), bootstraps, ..self.base.clone() };
                 let name = match self.bootstrappers.is_empty() {
                     true => options.rotations.to_string(),
                     false => format!("{}, bootstraps {bootstraps}", options.rotations),
                 };
-                let about = match way.steps {
+                let about = match method.steps {
                     Steps::Hoisted => "a key for every step and every block of them; chained where keys are dear",
                     Steps::Flat => "a key for every baby and every giant step",
                     Steps::Paired => "four keys for each transform, used one after another, two baby steps at a time",
@@ -121,16 +121,16 @@ impl<'a> Running<'a> {
     }
 
     pub fn options(&self, selection: &Selection) -> Options {
-        let mut ways = vec![Way::HOISTED; self.nodes.len()];
+        let mut methods = vec![RotationMethod::HOISTED; self.nodes.len()];
         let mut bootstraps = self.base.bootstraps;
         for (class, &picked) in self.problem.classes.iter().zip(&selection.picked) {
-            let way = class.plans[picked].way;
-            class.transforms.iter().for_each(|&transform| ways[transform] = way);
+            let method = class.plans[picked].method;
+            class.transforms.iter().for_each(|&transform| methods[transform] = method);
             if class.transforms.is_empty() {
-                bootstraps = way.steps;
+                bootstraps = method.steps;
             }
         }
-        Options { rotations: Ways::from_list(ways), bootstraps, ..self.base.clone() }
+        Options { rotations: RotationMethods::from_list(methods), bootstraps, ..self.base.clone() }
     }
 
     /// The options as text, with the given options of the lowering.
@@ -156,12 +156,12 @@ impl<'a> Running<'a> {
         let (mut seconds, mut rotations, mut transforms) = (self.problem.fixed_seconds, 0, 0);
         for class in &self.problem.classes {
             if class.transforms.is_empty() {
-                let plan = class.plans.iter().find(|plan| plan.way.steps == options.bootstraps);
+                let plan = class.plans.iter().find(|plan| plan.method.steps == options.bootstraps);
                 seconds += plan.expect("bootstraps have each way").seconds;
                 continue;
             }
-            let way = self.frame.way_of(options, class.transforms[0], class.level);
-            let (work, count) = (self.work(class, way)?, class.transforms.len() as u64);
+            let method = self.frame.method_of_transform(options, class.transforms[0], class.level);
+            let (work, count) = (self.work(class, method)?, class.transforms.len() as u64);
             rotations += count * work.key_switches as u64;
             transforms += count * work.ntts as u64;
             seconds += count as f64 * self.rates.transform(&work, class.share);
@@ -222,20 +222,19 @@ impl<'a> Running<'a> {
 
     /// The server's bytes without keys, for plans that are not chained.
     pub fn beside_keys(&self) -> u64 {
-        let min_held = self
-            .problem
-            .classes
-            .iter()
-            .filter_map(|class| class.plans.iter().filter(|plan| plan.way.is_keyed()).map(|plan| plan.held).min());
+        let min_held =
+            self.problem.classes.iter().filter_map(|class| {
+                class.plans.iter().filter(|plan| plan.method.is_keyed()).map(|plan| plan.held).min()
+            });
         self.problem.weights + min_held.max().unwrap_or(0)
     }
 
-    pub fn plan(&self, class: &Class, way: Way) -> Result<TransformPlan> {
-        way.plan(self.frame.context.degree() / 2, class.level, class.offsets.iter().copied()).map_err(he)
+    pub fn plan(&self, class: &Class, method: RotationMethod) -> Result<TransformPlan> {
+        method.plan(self.frame.context.degree() / 2, class.level, class.offsets.iter().copied()).map_err(backend_error)
     }
 
-    fn work(&self, class: &Class, way: Way) -> Result<TransformWork> {
-        Ok(self.plan(class, way)?.work(self.frame.context.parameters().alpha(class.level)))
+    fn work(&self, class: &Class, method: RotationMethod) -> Result<TransformWork> {
+        Ok(self.plan(class, method)?.work(self.frame.context.parameters().alpha(class.level)))
     }
 
     pub fn point(&self, selection: &Selection) -> FrontPoint {
@@ -244,7 +243,7 @@ impl<'a> Running<'a> {
     }
 
     pub fn hoisted_steps(&self) -> Result<Vec<StepRecord>> {
-        let options = Options { rotations: Ways::All(Way::HOISTED), ..self.base.clone() };
+        let options = Options { rotations: RotationMethods::All(RotationMethod::HOISTED), ..self.base.clone() };
         Ok(self.draft(&options)?.steps)
     }
 
@@ -259,7 +258,7 @@ impl<'a> Running<'a> {
     pub fn table(&self) -> Result<Vec<TableRow>> {
         let mut rows = Vec::new();
         for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
-            rows.push(self.row(self.nodes(class), &self.plan(class, Way::HOISTED)?));
+            rows.push(self.row(self.nodes(class), &self.plan(class, RotationMethod::HOISTED)?));
         }
         let boots = self.bootstrappers.first().into_iter().flat_map(Bootstrapper::plans);
         rows.extend(boots.map(|plan| self.row(vec!["bootstraps".into()], plan)));

@@ -212,7 +212,7 @@ pub(super) fn improve(
 mod tests {
     use super::super::problem::{Class, Key, Need};
     use super::*;
-    use crate::rotation_method::Way;
+    use crate::rotation_method::RotationMethod;
     use tacit_graph::rng::SplitMix;
 
     /// Makes layers that share some of their keys, with plans of few keys and of many.
@@ -229,7 +229,7 @@ mod tests {
                 needs.sort();
                 needs.dedup();
                 let seconds = 20.0 / count as f64 + draw(0, 100) as f64 / 50.0;
-                Plan { name: String::new(), way: Way::HOISTED, seconds, held: count as u64, needs }
+                Plan { name: String::new(), method: RotationMethod::HOISTED, seconds, held: count as u64, needs }
             };
             let plans = [1, 2, 3, 4, 6].map(plan).into();
             Class { transforms: vec![0], level, plans, offsets: Default::default(), share: 1.0 }
