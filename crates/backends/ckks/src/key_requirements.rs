@@ -236,7 +236,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// More bytes of keys than a client sends; outputs that cannot be compared.
-    pub fn public(self, model: &Model, deviation: f64, approximation: f64, sent: &SentKeys) -> Result<Public> {
+    pub fn public(self, model: &Model, deviation: f64, approximation_error: f64, sent: &SentKeys) -> Result<Public> {
         let last = self.frame.program.vectors.len() - 1;
         let mut output = self.port(last);
         output.unit *= model.output_multiplier;
@@ -262,7 +262,7 @@ impl<'a> Draft<'a> {
             compared,
             error: relative * output.unit,
             relative,
-            approximation,
+            approximation: approximation_error,
             certain: false,
             input,
             output,

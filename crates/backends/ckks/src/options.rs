@@ -171,7 +171,7 @@ impl Options {
     }
 
     /// Whether so many wrong answers, of inputs that were tried, may go unnoticed.
-    pub fn bears(&self, wrong: usize) -> bool {
+    pub fn tolerates(&self, wrong: usize) -> bool {
         wrong <= self.unnoticed as usize
     }
 }

@@ -38,12 +38,12 @@ const MAX_DEVIATION: f64 = 1.0 / 64.0;
 ///
 /// # Errors
 /// A node that cannot be lowered, or a network that no secure parameters hold.
-pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: &Watch) -> Result<Plan> {
+pub(super) fn plan(model: &Model, options: &Options, approximation_error: f64, watch: &Watch) -> Result<Plan> {
     let emitted = Emitted::new(model, options, Samples::All, watch)?;
-    plan_of(model, &emitted, options, approximation, watch)
+    plan_of(model, &emitted, options, approximation_error, watch)
 }
 
-/// `approximation` is the error of answers by polynomials, as a share of the outputs' range.
+/// `approximation_error` is the error of answers by polynomials, as a share of the outputs' range.
 ///
 /// # Errors
 /// A network that no secure parameters hold, or with answers that would be noise.
@@ -51,7 +51,7 @@ pub(super) fn plan_of(
     model: &Model,
     emitted: &Emitted,
     options: &Options,
-    approximation: f64,
+    approximation_error: f64,
     watch: &Watch,
 ) -> Result<Plan> {
     let frame = emitted.frame(options, None)?;
@@ -71,7 +71,7 @@ pub(super) fn plan_of(
     }
     let draft = Draft::new(&frame, options, bootstrapper.as_ref())?;
     let sent = draft.sent()?;
-    let public = draft.public(model, deviation, approximation, &sent)?;
+    let public = draft.public(model, deviation, approximation_error, &sent)?;
     let mut plan = Plan { public, options: options.clone(), bootstrapper, noise, sent, frame };
     plan.public.certain = plan.is_certain();
     Ok(plan)

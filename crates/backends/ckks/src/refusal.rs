@@ -58,7 +58,7 @@ pub(super) fn refusal(FailedChoice { options, judged }: &FailedChoice) -> Backen
     let min_agreement = options.agreement;
     let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
     let Judged { output_error, tried, .. } = judged;
-    let what = if !options.bears(judged.wrong()) {
+    let what = if !options.tolerates(judged.wrong()) {
         let inputs: usize = tried.iter().map(|tried| tried.inputs).sum();
         format!(
             "{0} of {inputs} inputs that the model accepts would get a wrong answer that no client notices. Accept a narrower range \
@@ -123,7 +123,7 @@ mod tests {
         let text = refusal(&fallen).to_string();
         assert!(text.contains("2 of 60 inputs"), "{text}");
         assert!(text.contains("`-O unnoticed=2` serves it"), "{text}");
-        let borne = |unnoticed: u32| Options { unnoticed, ..Options::default() }.bears(fallen.judged.wrong());
+        let borne = |unnoticed: u32| Options { unnoticed, ..Options::default() }.tolerates(fallen.judged.wrong());
         assert_eq!([0, 1, 2].map(borne), [false, false, true]);
     }
 

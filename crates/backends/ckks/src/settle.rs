@@ -111,7 +111,7 @@ pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
     let agrees = judged.agreement.is_none_or(|share| share >= min_agreement);
     let expected = judged.expected.is_none_or(|expected| expected.share >= min_agreement);
     let is_near = model.calibration.guessed || min_agreement == 0.0 || judged.output_error <= MAX_OFF;
-    options.bears(judged.wrong()) && agrees && expected && is_near
+    options.tolerates(judged.wrong()) && agrees && expected && is_near
 }
 
 impl Search<'_> {
@@ -207,14 +207,14 @@ impl Search<'_> {
         if judge.holds_out() {
             emitted = Emitted::new(model, options, Samples::All, self.watch)?;
         }
-        let approximation = match model.interface.output_mode {
+        let approximation_error = match model.interface.output_mode {
             // Few inputs come near a polynomial's worst point, so the measured error may be far too small.
             OutputMode::Logits => {
                 published_error(tacit_floats::larger(judged.max_deviation, emitted.largest_error() / UNTRIED_FACTOR))
             }
             OutputMode::Top1 => 0.0,
         };
-        let plan = plan_of(model, &emitted, options, approximation, self.watch)?;
+        let plan = plan_of(model, &emitted, options, approximation_error, self.watch)?;
         let runs = Runs {
             rehearse: &|inputs| plan.rehearse(inputs),
             refuses: &|answer| plan.public.check_answer(answer).is_err(),
@@ -271,7 +271,7 @@ enum Tried {
 
 fn fails_only_certainty(FailedChoice { options, judged }: &FailedChoice) -> bool {
     let share = judged.agreement.unwrap_or(1.0);
-    options.bears(judged.wrong()) && share >= options.agreement && judged.output_error <= MAX_OFF
+    options.tolerates(judged.wrong()) && share >= options.agreement && judged.output_error <= MAX_OFF
 }
 
 /// Choices with finer polynomials; composites follow where none is fine enough.

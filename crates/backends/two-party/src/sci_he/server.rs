@@ -101,11 +101,11 @@ impl ServerKeys {
             let classes = Classes::new(&self.ctx, upload.layout.classes);
             let job = Job { keys: self, plan, upload, plain, classes, weights };
             let spec: LiftSpec = lift_spec(plan, upload);
-            let mut field = Zeroizing::new(Vec::with_capacity(spec.n));
+            let mut field_shares = Zeroizing::new(Vec::with_capacity(spec.n));
             for ciphertexts in &ciphertexts {
-                field.extend(job.answer(ciphertexts, session, &mut done)?);
+                field_shares.extend(job.answer(ciphertexts, session, &mut done)?);
             }
-            let lifted = Zeroizing::new(spec.server(&field, session, ots)?);
+            let lifted = Zeroizing::new(spec.server(&field_shares, session, ots)?);
             combine_digits(plan, upload, &lifted, &mut shares);
         }
         Ok((shares, done))
@@ -141,7 +141,7 @@ impl Job<'_> {
         let mut random = SplitPrg::draw(session.prg);
         let (secret, public) = (Prg::from_seed(random.secret().next_seed()), random.public_seed());
         session.channel.send(TAG_SEED, &public.to_bytes())?;
-        let mut field = vec![0; values(self.plan, self.upload)];
+        let mut field_shares = vec![0; values(self.plan, self.upload)];
         let units = units(self.plan, self.upload);
         let mut number = 0;
         for part in units.chunk_by(|a, b| (a.limb, a.tile) == (b.limb, b.tile)) {
@@ -159,12 +159,12 @@ impl Job<'_> {
             let answers: Vec<(Vec<u8>, Zeroizing<Vec<u64>>)> = answers.collect();
             for (unit, (answer, share)) in part.iter().zip(answers) {
                 session.channel.send(TAG_DOWN, &answer)?;
-                unit.places(self.plan, self.upload).for_each(|(slot, index)| field[index] = share[slot]);
+                unit.places(self.plan, self.upload).for_each(|(slot, index)| field_shares[index] = share[slot]);
             }
             number += part.len();
         }
         session.channel.flush()?;
-        Ok(field)
+        Ok(field_shares)
     }
 
     /// Adds up both sums of an output block, after swapping the rows of the second.
@@ -232,16 +232,17 @@ impl Job<'_> {
     /// Adds the products of all output blocks with some turns.
     fn add(&self, sums: &mut [Sums], products: &[Products], turned: &[Turned]) {
         let ctx = &self.keys.ctx;
-        for half in [0, 1] {
+        for row_side in [0, 1] {
             let terms = products.par_iter().map(|products| {
-                let used = turned.iter().filter_map(|(index, c)| Some((products.weights[*index][half].as_ref()?, c)));
+                let used =
+                    turned.iter().filter_map(|(index, c)| Some((products.weights[*index][row_side].as_ref()?, c)));
                 used.map(|(weights, c)| (WeightPoly::new(ctx, self.plain, &self.classes, weights), c))
                     .collect::<Vec<_>>()
             });
             let terms: Vec<Vec<(WeightPoly, &Ciphertext)>> = terms.collect();
             let used = sums.iter_mut().zip(terms).filter(|(_, terms)| !terms.is_empty());
             let mut used: Vec<(&mut Sum, Vec<(WeightPoly, &Ciphertext)>)> =
-                used.map(|(sums, terms)| (sums[half].get_or_insert_with(|| Sum::new(ctx)), terms)).collect();
+                used.map(|(sums, terms)| (sums[row_side].get_or_insert_with(|| Sum::new(ctx)), terms)).collect();
             add_products(ctx, &mut used);
         }
     }

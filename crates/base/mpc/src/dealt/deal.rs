@@ -58,13 +58,13 @@ fn deal_block<W: Lane>(gate: &DealtGate, shares: &[&[u64]], streams: Sides<&Prg>
     let sign: Vec<u64> = (0..len).map(|i| bit(bits[gate.low_bits() as usize].words(), i)).collect();
     let beta = &masks[(gate.masks() - 1) * words..];
     let stream = block::column_stream(client, index);
-    let mut columns = Writer::<W> { stream, share: vec![W::default(); len], difference: Vec::new(), out };
+    let mut columns = ColumnWriter::<W> { stream, share: vec![W::default(); len], difference: Vec::new(), out };
     // The first term is beta itself, the others are (1 - 2 beta) M.
-    columns.term(gate, &secrets, &sign, &(0..len).map(|i| bit(beta, i) as i8).collect::<Vec<_>>());
+    columns.push_term(gate, &secrets, &sign, &(0..len).map(|i| bit(beta, i) as i8).collect::<Vec<_>>());
     for &monomial in gate.terms.arithmetic() {
         let product = gate.terms.product(monomial, &masks, words);
         let signed = (0..len).map(|i| bit(&product, i) as i8 * (1 - 2 * bit(beta, i) as i8));
-        columns.term(gate, &secrets, &sign, &signed.collect::<Vec<_>>());
+        columns.push_term(gate, &secrets, &sign, &signed.collect::<Vec<_>>());
     }
     if gate.extra() > 0 {
         let (rho, c) = (&server_draw.rho[0], shares[0]);
@@ -100,14 +100,14 @@ fn bit(plane: &[u64], i: usize) -> u64 {
 }
 
 /// Writes the server's columns, in the order in which the client draws its own.
-struct Writer<W> {
+struct ColumnWriter<W> {
     stream: Prg,
     share: Vec<W>,
     difference: Vec<u64>,
     out: Vec<u8>,
 }
 
-impl<W: Lane> Writer<W> {
+impl<W: Lane> ColumnWriter<W> {
     /// Appends the column with `value(i)` in row i, less the client's share.
     fn push(&mut self, width: u32, value: impl Fn(usize) -> u64) {
         W::draw(&mut self.stream, &mut self.share);
@@ -119,8 +119,8 @@ impl<W: Lane> Writer<W> {
     }
 
     /// The columns of one term, which is -1, 0 or 1.
-    fn term(&mut self, gate: &DealtGate, secrets: &[Vec<u64>], sign: &[u64], term: &[i8]) {
-        let times = |i: usize, value: u64| u64::small(term[i]).wrapping_mul(value);
+    fn push_term(&mut self, gate: &DealtGate, secrets: &[Vec<u64>], sign: &[u64], factors: &[i8]) {
+        let times = |i: usize, value: u64| u64::small(factors[i]).wrapping_mul(value);
         let mut opened_index = 1;
         self.push(gate.bit_width(), |i| times(i, 1));
         for value in &gate.values {
@@ -141,7 +141,7 @@ impl<W: Lane> Writer<W> {
     }
 }
 
-impl<W> Drop for Writer<W> {
+impl<W> Drop for ColumnWriter<W> {
     fn drop(&mut self) {
         zeroize::Zeroize::zeroize(&mut self.difference);
     }

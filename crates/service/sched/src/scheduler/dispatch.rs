@@ -25,11 +25,13 @@ use std::iter::Peekable;
 
 /// Whether the head of a class can start now.
 pub(super) enum Verdict {
-    /// The options in the scratch list fit.
+    /// At least one option fits; `assess` has put those that fit into `options`.
     Fits,
-    /// Cores, memory or disk are short or reserved. True if only cores (for a dealing: a free
-    /// dealing) are missing.
-    Blocked(bool),
+    /// Cores, memory or disk are short or reserved.
+    Blocked {
+        /// Whether only cores (for a dealing: a free dealing) are missing.
+        lacks_only_cores: bool,
+    },
     /// Would fit if stock were burnt to free disk.
     NeedsDisk,
     /// Lacks only disk, and may not have stock burnt for it.
@@ -45,7 +47,10 @@ pub(super) enum Verdict {
 pub(super) enum Pick {
     Start(InputKey, ThreadOption),
     Park(InputKey),
-    Evict(u64),
+    /// Burns stock to free this much disk.
+    Evict {
+        disk_bytes: u64,
+    },
     Unfit(InputKey, Rejected),
     Reserve(InputKey),
     Unreserve(InputKey),
@@ -109,7 +114,7 @@ impl<P: Policy> Scheduler<P> {
             match self.pick() {
                 Pick::Start(key, option) => return self.start(key, option),
                 Pick::Park(key) => self.park(key),
-                Pick::Evict(disk) => self.evict(disk),
+                Pick::Evict { disk_bytes } => self.evict(disk_bytes),
                 Pick::Unfit(key, reason) => return self.reject_unfit(key, reason),
                 Pick::Reserve(key) => self.reserve(key),
                 Pick::Unreserve(key) => drop(self.machine.unreserve(key)),
@@ -163,7 +168,7 @@ impl<P: Policy> Scheduler<P> {
                     }
                     declined = true;
                 }
-                Verdict::Blocked(lacks_only_cores) => {
+                Verdict::Blocked { lacks_only_cores } => {
                     blocked.push(Overtaken { key, dealing: facts.dealing, lacks_only_cores })
                 }
                 // The holder may wait long for disk or for its client's own jobs; meanwhile others can
@@ -191,13 +196,13 @@ impl<P: Policy> Scheduler<P> {
     /// Returns what must be done about a head before others are looked at; `None` if it can wait.
     pub(super) fn pick_for_misfit(&self, verdict: &Verdict, key: InputKey, facts: &ClassFacts) -> Option<Pick> {
         match *verdict {
-            Verdict::NeedsDisk => Some(Pick::Evict(facts.disk)),
+            Verdict::NeedsDisk => Some(Pick::Evict { disk_bytes: facts.disk }),
             Verdict::AtShare => Some(Pick::Park(key)),
             Verdict::Unfit(need) => {
                 let reason = Rejected::NeverFits { phase: facts.phase, need, have: self.machine.capacity() };
                 Some(Pick::Unfit(key, reason))
             }
-            Verdict::Fits | Verdict::Blocked(_) | Verdict::LacksDisk | Verdict::LeavesRoom => None,
+            Verdict::Fits | Verdict::Blocked { .. } | Verdict::LacksDisk | Verdict::LeavesRoom => None,
         }
     }
 
@@ -239,7 +244,7 @@ impl<P: Policy> Scheduler<P> {
             (true, false) if leaves_room => Verdict::LeavesRoom,
             (true, true) if self.could_evict(disk, key) => Verdict::NeedsDisk,
             (true, true) if matches!(owner, Owner::Notice(_)) => Verdict::LacksDisk,
-            (true, _) => Verdict::Blocked(self.lacks_only_cores(facts, key)),
+            (true, _) => Verdict::Blocked { lacks_only_cores: self.lacks_only_cores(facts, key) },
         }
     }
 

@@ -64,7 +64,7 @@ impl Driver {
         let result = self.sched.handle(self.now, event.clone());
         let is_late = matches!(&event, Event::JobFinished { job, .. } if self.monitor.stopping.contains_key(job));
         if result.is_ok() || is_late {
-            self.monitor.event(self.now, &event);
+            self.monitor.record_event(self.now, &event);
         }
         self.poll();
         result
@@ -72,7 +72,7 @@ impl Driver {
 
     fn poll(&mut self) {
         while let Some(action) = self.sched.poll_action(self.now) {
-            self.monitor.action(self.now, &action);
+            self.monitor.record_action(self.now, &action);
             self.actions.push((self.now, action));
         }
         if !self.slow_stops

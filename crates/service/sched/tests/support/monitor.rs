@@ -63,9 +63,9 @@ impl Monitor {
     }
 
     /// Records an event that the scheduler accepted.
-    pub fn event(&mut self, now: Time, event: &Event) {
+    pub fn record_event(&mut self, now: Time, event: &Event) {
         match event {
-            Event::Request(request) => self.request(now, request),
+            Event::Request(request) => self.record_request(now, request),
             Event::Notice(AdvanceNotice { id, client, lanes, keep, .. }) => {
                 self.announced.insert(*id, *client);
                 self.lanes.insert(Owner::Notice(*id), lanes.unwrap_or(u32::MAX));
@@ -99,7 +99,7 @@ impl Monitor {
             {
                 self.stopping.remove(job);
             }
-            Event::JobFinished { job, material, .. } => self.finish(*job, *material),
+            Event::JobFinished { job, material, .. } => self.record_finish(*job, *material),
             Event::JobNotStarted { job } => {
                 let (start, _) = self.running.remove(job).expect("accepted that a job did not start that does not run");
                 if start.phase == JobPhase::On {
@@ -124,7 +124,7 @@ impl Monitor {
         }
     }
 
-    fn request(&mut self, now: Time, request: &Request) {
+    fn record_request(&mut self, now: Time, request: &Request) {
         let Request { id, client, timeout, materials, lanes, notice, .. } = request;
         self.away.remove(client);
         if let Some(notice) = notice.filter(|notice| self.announced.get(notice) == Some(client)) {
@@ -140,7 +140,7 @@ impl Monitor {
         assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
     }
 
-    fn finish(&mut self, job: JobId, material: Option<MaterialId>) {
+    fn record_finish(&mut self, job: JobId, material: Option<MaterialId>) {
         let (start, _) = self.running.remove(&job).expect("accepted the end of a job that does not run");
         match start.phase {
             JobPhase::Pre => {
@@ -163,10 +163,10 @@ impl Monitor {
         }
     }
 
-    pub fn action(&mut self, now: Time, action: &Action) {
+    pub fn record_action(&mut self, now: Time, action: &Action) {
         assert!(!self.stopped, "action after Stopped: {action:?}");
         match action {
-            Action::Start(start) => self.start(now, start),
+            Action::Start(start) => self.record_start(now, start),
             Action::Stop { job } => {
                 let (start, _) = self.running.remove(job).expect("stopped a job that does not run");
                 self.stopping.insert(*job, start);
@@ -183,7 +183,7 @@ impl Monitor {
                 self.announced.remove(notice);
                 self.release_lanes(*notice);
             }
-            Action::Report(report) => self.report(now, report),
+            Action::Report(report) => self.record_report(now, report),
             Action::Stopped => {
                 assert!(self.running.is_empty(), "stopped with jobs running");
                 assert!(self.stopping.is_empty(), "stopped with jobs running");
@@ -194,7 +194,7 @@ impl Monitor {
         }
     }
 
-    fn start(&mut self, now: Time, start: &Start) {
+    fn record_start(&mut self, now: Time, start: &Start) {
         self.check_start(start);
         self.running.insert(start.job, (start.clone(), now));
         let used_disk = self.disk(10);
@@ -207,7 +207,7 @@ impl Monitor {
     }
 
     /// Checks that the model, the lanes and the connection of the job's owner allow the start.
-    fn may_start(&self, start: &Start) {
+    fn check_owner_allows(&self, start: &Start) {
         assert!(!self.removed.contains(&start.model), "a job of a model that is gone");
         let owner = |work: Work| match work {
             Work::Request(input) => Some(Owner::Request(input.request)),
@@ -238,7 +238,7 @@ impl Monitor {
         assert!(cores == 0 || used.cores + cores <= self.capacity.cores, "too many threads");
         assert!(dealings == 0 || used.dealings + dealings <= self.capacity.dealings, "too many dealings");
         assert!(used.memory + start.memory <= self.capacity.memory, "too much memory");
-        self.may_start(start);
+        self.check_owner_allows(start);
         match start.phase {
             JobPhase::Pre => assert_eq!(start.material, None, "material before it is made"),
             JobPhase::On => {
@@ -265,7 +265,7 @@ impl Monitor {
         }
     }
 
-    fn report(&mut self, now: Time, report: &InputReport) {
+    fn record_report(&mut self, now: Time, report: &InputReport) {
         let open = self.requests.get_mut(&report.input.request).expect("report for an unknown request");
         assert!(report.input.index < open.request.inputs, "report for an input that does not exist");
         assert!(open.ended.insert(report.input.index), "a second final state");

@@ -28,14 +28,14 @@ impl Job<'_> {
                 result => drop(result?),
             }
         }
-        let mut entries = self.page(after)?;
+        let mut entries = self.entries_after(after)?;
         entries.retain(|entry| entry.peer == folder);
         let ids = entries.iter().take(MAX_IDS).map(|entry| entry.id).collect();
         Ok(Reply::Reconciled { folder: Some(store.folder()), ids })
     }
 
     pub(crate) fn list_halves(&self, after: Option<MaterialId>) -> Result<Reply, ServeError> {
-        let page = self.page(after)?;
+        let page = self.entries_after(after)?;
         Ok(Reply::Halves(page.iter().take(MAX_IDS).map(|entry| self.half(entry)).collect()))
     }
 
@@ -52,7 +52,7 @@ impl Job<'_> {
     }
 
     /// The client's material after an id, sorted by id.
-    fn page(&self, after: Option<MaterialId>) -> Result<Vec<Entry>, ServeError> {
+    fn entries_after(&self, after: Option<MaterialId>) -> Result<Vec<Entry>, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(vec![]) };
         let mut entries = store.list_of(self.client())?;
         entries.retain(|entry| after.is_none_or(|after| entry.id > after));
@@ -69,7 +69,7 @@ impl Job<'_> {
     }
 
     pub(crate) fn full_message(&self, count: u64) -> Result<String, ServeError> {
-        let orphans = self.page(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
+        let orphans = self.entries_after(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
         Ok(format!(
             "{count} materials are stored for you, as many as you may have ({orphans} of them for models that are gone): use some, or destroy \
              those that cannot be used with `tacit material discard --orphans`"
