@@ -39,7 +39,7 @@ impl Knob {
     /// The knob's value in `setting`, in its unit.
     fn value_in(self, setting: &Setting) -> f64 {
         match self {
-            Self::Rate => setting.link.up_bits.min(setting.link.down_bits) / 1e6,
+            Self::Rate => setting.link.up_bits_per_s.min(setting.link.down_bits_per_s) / 1e6,
             Self::RoundTrip => 1e3 * setting.link.rtt_s,
             Self::Client | Self::Server => 1.0,
         }

@@ -9,18 +9,20 @@ use tacit_net::Phase;
 pub struct Link {
     /// The link's name, for people.
     pub name: String,
-    /// From client to server, bit/s.
-    pub up_bits: f64,
-    /// From server to client, bit/s.
-    pub down_bits: f64,
+    /// Rate from client to server.
+    #[serde(rename = "up_bits")]
+    pub up_bits_per_s: f64,
+    /// Rate from server to client.
+    #[serde(rename = "down_bits")]
+    pub down_bits_per_s: f64,
     /// Round trip of the idle link, seconds.
     pub rtt_s: f64,
     /// Bytes that pass at once after a pause, each way: the size of a token bucket. 0: the rate
     /// limits every byte.
     pub bucket: f64,
-    /// Processor seconds that a byte costs either end in a tunnel below the connection, on the
-    /// calibrated machine.
-    pub tunnel_s: f64,
+    /// Processor time at either end, in a tunnel below the connection, on the calibrated machine.
+    #[serde(rename = "tunnel_s")]
+    pub tunnel_cpu_s_per_byte: f64,
 }
 
 /// Round trips between client and dealer for one material: TCP, TLS, both greetings, and the
@@ -50,8 +52,12 @@ impl Link {
     /// Returns the link with its slower way at `rate` bit/s and the other in the same ratio to it.
     #[must_use]
     pub fn with_rate(&self, rate: f64) -> Self {
-        let times = rate / self.up_bits.min(self.down_bits);
-        Self { up_bits: times * self.up_bits, down_bits: times * self.down_bits, ..self.clone() }
+        let times = rate / self.up_bits_per_s.min(self.down_bits_per_s);
+        Self {
+            up_bits_per_s: times * self.up_bits_per_s,
+            down_bits_per_s: times * self.down_bits_per_s,
+            ..self.clone()
+        }
     }
 
     /// Returns the link with another round trip, seconds.
@@ -64,7 +70,7 @@ impl Link {
     /// other.
     #[must_use]
     pub fn transfer_s(&self, up_bytes: u64, down_bytes: u64) -> f64 {
-        8.0 * up_bytes as f64 / self.up_bits + 8.0 * down_bytes as f64 / self.down_bits
+        8.0 * up_bytes as f64 / self.up_bits_per_s + 8.0 * down_bytes as f64 / self.down_bits_per_s
     }
 
     /// Computes the time of a phase on this link, on one connection since the setup.
@@ -82,7 +88,7 @@ impl Link {
             (up + cost.up_bytes as f64, down + cost.down_bytes as f64)
         });
         let slow_start_s = self.phase_slow_start_s(cost, up_window, down_window)
-            + self.slow_start_idle_s(self.down_bits, FIRST_WINDOW, dealt);
+            + self.slow_start_idle_s(self.down_bits_per_s, FIRST_WINDOW, dealt);
         OnLink {
             transfer_s: self.waited_s(cost) + self.transfer_s(0, dealt),
             round_trips_s: self.rtt_s * trips as f64 + slow_start_s,
@@ -98,7 +104,7 @@ impl Link {
         let transfer_s = share * self.transfer_s(cost.up_bytes, cost.down_bytes);
         // A bucket refills while the sender pauses: each way saves a bucket's bytes at each
         // exchange.
-        let spared = 8.0 * self.bucket * (1.0 / self.up_bits + 1.0 / self.down_bits);
+        let spared = 8.0 * self.bucket * (1.0 / self.up_bits_per_s + 1.0 / self.down_bits_per_s);
         (transfer_s - (cost.exchanges + 1) as f64 * spared).max(0.0)
     }
 
@@ -106,8 +112,8 @@ impl Link {
     /// they share the bucket.
     #[must_use]
     fn least_s(&self, cost: &PhaseCost, elsewhere: u64) -> f64 {
-        let up = self.least_way_s(cost.up_bytes.saturating_sub(cost.queued_bytes), self.up_bits);
-        up.max(self.least_way_s(cost.down_bytes + elsewhere, self.down_bits))
+        let up = self.least_way_s(cost.up_bytes.saturating_sub(cost.queued_bytes), self.up_bits_per_s);
+        up.max(self.least_way_s(cost.down_bytes + elsewhere, self.down_bits_per_s))
     }
 
     /// Returns the least seconds of bytes one way: those beyond a bucket pass at the rate.
@@ -140,8 +146,8 @@ impl Link {
         // The client does not wait for queued bytes.
         let waited_up = cost.up_burst.saturating_sub(cost.queued_bytes);
         let idle_s = [
-            self.slow_start_idle_s(self.up_bits, up_window, waited_up),
-            self.slow_start_idle_s(self.down_bits, down_window, cost.down_burst),
+            self.slow_start_idle_s(self.up_bits_per_s, up_window, waited_up),
+            self.slow_start_idle_s(self.down_bits_per_s, down_window, cost.down_burst),
         ];
         let way_bytes = [cost.up_bytes.saturating_sub(cost.queued_bytes), cost.down_bytes];
         let [shorter, longer] = [way_bytes[0].min(way_bytes[1]), way_bytes[0].max(way_bytes[1])];
@@ -153,13 +159,22 @@ impl Link {
     /// Returns the link in a WireGuard tunnel in user space.
     #[must_use]
     pub fn with_tunnel(&self) -> Self {
-        let (rate_share, tunnel_s) = WIREGUARD;
-        Self { up_bits: rate_share * self.up_bits, down_bits: rate_share * self.down_bits, tunnel_s, ..self.clone() }
+        let (rate_share, tunnel_cpu_s_per_byte) = WIREGUARD;
+        Self {
+            up_bits_per_s: rate_share * self.up_bits_per_s,
+            down_bits_per_s: rate_share * self.down_bits_per_s,
+            tunnel_cpu_s_per_byte,
+            ..self.clone()
+        }
     }
 
     /// Returns the link limited to `rate` bit/s each way.
     #[must_use]
     pub fn with_max_rate(&self, rate: f64) -> Self {
-        Self { up_bits: self.up_bits.min(rate), down_bits: self.down_bits.min(rate), ..self.clone() }
+        Self {
+            up_bits_per_s: self.up_bits_per_s.min(rate),
+            down_bits_per_s: self.down_bits_per_s.min(rate),
+            ..self.clone()
+        }
     }
 }

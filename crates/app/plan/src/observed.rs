@@ -114,7 +114,14 @@ impl Observation {
     /// Returns the time that the phase spends on its link; `None` on loopback.
     fn on_link(&self, phase: Phase) -> Option<OnLink> {
         let SeenLink { bits, rtt_s, bucket } = self.link?;
-        let link = Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, bucket, tunnel_s: 0.0 };
+        let link = Link {
+            name: String::new(),
+            up_bits_per_s: bits,
+            down_bits_per_s: bits,
+            rtt_s,
+            bucket,
+            tunnel_cpu_s_per_byte: 0.0,
+        };
         Some(link.phase_time(&self.costs, phase))
     }
 }

@@ -156,7 +156,7 @@ fn predict(
     let carried = costs.carried(phase);
     let cpu_s = |rates: &Rates, role: Role, device: &Device| {
         let carried = *role.value_of(&carried);
-        let below = link.tunnel_s * device.slower[BYTE] * carried as f64;
+        let below = link.tunnel_cpu_s_per_byte * device.slower[BYTE] * carried as f64;
         rates.cpu_s(&counts(costs, phase, role, carried), &device.slower) + below
     };
     let client_cpu_s = cpu_s(&of_client.client, Role::Client, client);

@@ -227,7 +227,7 @@ impl Question<'_> {
     /// `gain` of its score; `None` if the link is hardly faster or its rate decides nothing.
     #[must_use]
     pub fn enough_rate(&self, offer: usize, setting: &Setting, gain: f64) -> Option<f64> {
-        let rate = setting.link.up_bits.min(setting.link.down_bits);
+        let rate = setting.link.up_bits_per_s.min(setting.link.down_bits_per_s);
         let max_score = (1.0 + gain) * self.score_at(offer, setting, rate)?;
         let (mut low, mut high) = (rate / 1e4, rate);
         if self.score_at(offer, setting, low)? <= max_score {

@@ -107,7 +107,14 @@ fn offers() -> Vec<Offer> {
 
 fn setting(rate: f64, rtt_s: f64) -> Setting {
     let device = Device::named("this").unwrap().with_calibration(Arc::new(calibration()));
-    let link = Link { name: "test".into(), up_bits: rate, down_bits: rate, rtt_s, bucket: 0.0, tunnel_s: 0.0 };
+    let link = Link {
+        name: "test".into(),
+        up_bits_per_s: rate,
+        down_bits_per_s: rate,
+        rtt_s,
+        bucket: 0.0,
+        tunnel_cpu_s_per_byte: 0.0,
+    };
     Setting { client: device.clone(), server: device, client_threads: 1, server_threads: 1, link }
 }
 
@@ -390,11 +397,18 @@ fn limits_decide_the_number_of_threads() {
 
 #[test]
 fn changed_rate_keeps_the_ratio_of_both_ways() {
-    let link = Link { name: "cable".into(), up_bits: 15e6, down_bits: 300e6, rtt_s: 0.01, bucket: 0.0, tunnel_s: 0.0 };
+    let link = Link {
+        name: "cable".into(),
+        up_bits_per_s: 15e6,
+        down_bits_per_s: 300e6,
+        rtt_s: 0.01,
+        bucket: 0.0,
+        tunnel_cpu_s_per_byte: 0.0,
+    };
     let faster = link.with_rate(60e6);
-    assert_eq!((faster.up_bits, faster.down_bits), (60e6, 1.2e9));
+    assert_eq!((faster.up_bits_per_s, faster.down_bits_per_s), (60e6, 1.2e9));
     let capped = link.with_max_rate(20e6);
-    assert_eq!((capped.up_bits, capped.down_bits), (15e6, 20e6));
+    assert_eq!((capped.up_bits_per_s, capped.down_bits_per_s), (15e6, 20e6));
 }
 
 #[test]
@@ -470,8 +484,10 @@ fn finds_the_rate_beyond_which_a_link_gains_little() {
     };
     assert!((score(enough) / score(1e9) - 1.05).abs() < 0.01, "{enough}");
     // On a slow link, transfer takes most of the time, and every increase of the rate helps.
-    let slow =
-        Setting { link: Link { up_bits: 1e5, down_bits: 1e5, rtt_s: 0.0, ..setting.link.clone() }, ..setting.clone() };
+    let slow = Setting {
+        link: Link { up_bits_per_s: 1e5, down_bits_per_s: 1e5, rtt_s: 0.0, ..setting.link.clone() },
+        ..setting.clone()
+    };
     assert_eq!(question.enough_rate(1, &slow, 0.05), None);
     // A goal that does not depend on the rate has no advice about the rate.
     let bytes = Question { goal: Goal::Bytes, ..question };

@@ -38,11 +38,11 @@ impl FromStr for Link {
         };
         Ok(Self(tacit_plan::Link {
             name: spec.name().to_owned(),
-            up_bits: bits(spec.up()),
-            down_bits: bits(spec.down()),
+            up_bits_per_s: bits(spec.up()),
+            down_bits_per_s: bits(spec.down()),
             rtt_s: spec.rtt().as_secs_f64(),
             bucket: f64::from(bucket),
-            tunnel_s: 0.0,
+            tunnel_cpu_s_per_byte: 0.0,
         }))
     }
 }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn parses_links() {
         let link = "15mbit:30mbit/2ms".parse::<Link>().map(|l| l.0).unwrap();
-        assert_eq!((link.up_bits, link.down_bits, link.rtt_s), (15e6, 30e6, 0.002));
+        assert_eq!((link.up_bits_per_s, link.down_bits_per_s, link.rtt_s), (15e6, 30e6, 0.002));
         let lte = "lte".parse::<Link>().map(|l| l.0).unwrap();
         assert_eq!((lte.name.as_str(), lte.rtt_s), ("lte", 0.07));
         for text in ["", "fast", "20mbit/", "20mbit/40", "0mbit/1ms", "/40ms", "20mbit:/1ms"] {

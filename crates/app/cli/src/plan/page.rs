@@ -200,7 +200,7 @@ fn apply_query(mut plan_request: PlanRequest, query: &str) -> Result<PlanRequest
             _ => return Err(format!("{key}={value} is not known; there are rate, rtt, weight, memory, trust, goal")),
         }
     }
-    link.name = format!("{:.3} Mbit/s, {:.3} ms", link.up_bits.min(link.down_bits) / 1e6, 1e3 * link.rtt_s);
+    link.name = format!("{:.3} Mbit/s, {:.3} ms", link.up_bits_per_s.min(link.down_bits_per_s) / 1e6, 1e3 * link.rtt_s);
     Ok(plan_request)
 }
 
@@ -222,8 +222,14 @@ mod tests {
         let network = tacit_graph::zoo::build("tiny-mlp", 1).unwrap();
         let model = import(&network, &ImportOptions::default()).unwrap().model;
         let (offers, refused) = super::super::offers::list_offers(&model, &[]).unwrap();
-        let link =
-            Link { name: "a link".into(), up_bits: 10e6, down_bits: 20e6, rtt_s: 0.04, bucket: 0.0, tunnel_s: 0.0 };
+        let link = Link {
+            name: "a link".into(),
+            up_bits_per_s: 10e6,
+            down_bits_per_s: 20e6,
+            rtt_s: 0.04,
+            bucket: 0.0,
+            tunnel_cpu_s_per_byte: 0.0,
+        };
         let (client, server) = (Device::named("pi4b").unwrap(), Device::named("16core").unwrap());
         let setting = Setting { client, server, client_threads: 1, server_threads: 1, link };
         let (limits, usage) = (Limits::default(), Usage::default());

@@ -21,7 +21,14 @@ fn typical_link(class: LinkClass) -> Link {
         LinkClass::Broadband => [40e6, 20e-3],
         LinkClass::Slow => [4e6, 40e-3],
     };
-    Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, bucket: 0.0, tunnel_s: 0.0 }
+    Link {
+        name: String::new(),
+        up_bits_per_s: bits,
+        down_bits_per_s: bits,
+        rtt_s,
+        bucket: 0.0,
+        tunnel_cpu_s_per_byte: 0.0,
+    }
 }
 
 /// Predicts a model's phases for such a client, with one thread here; `None` if the planner's

@@ -216,7 +216,7 @@ impl Study<'_> {
         });
         spec.workloads.retain(|workload| wanted_rows.iter().flatten().any(|name| *name == workload.name));
         let links = Experiment::new(self.main()?)?;
-        let rates = links.links().iter().map(|link| link.spec.as_ref().map(|_| predict::link(link).up_bits));
+        let rates = links.links().iter().map(|link| link.spec.as_ref().map(|_| predict::link(link).up_bits_per_s));
         let real = rates.enumerate().filter_map(|(place, rate)| Some((place, rate?)));
         // The first of equally fast links.
         let fastest = real.reduce(|best, candidate| if candidate.1 > best.1 { candidate } else { best });

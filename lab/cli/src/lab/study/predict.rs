@@ -24,8 +24,8 @@ pub fn link(link: &Link) -> tacit_plan::Link {
     let spec = link.spec.as_ref();
     tacit_plan::Link {
         name: link.name.clone(),
-        up_bits: bits(spec.and_then(|s| s.up())),
-        down_bits: bits(spec.and_then(|s| s.down())),
+        up_bits_per_s: bits(spec.and_then(|s| s.up())),
+        down_bits_per_s: bits(spec.and_then(|s| s.down())),
         ..endless_link(spec.map_or(0.0, |s| s.rtt().as_secs_f64()))
     }
 }
@@ -95,11 +95,11 @@ fn sum(p: &Prediction, figure: fn(&tacit_plan::predict::Predicted) -> f64) -> f6
 pub fn endless_link(rtt_s: f64) -> tacit_plan::Link {
     tacit_plan::Link {
         name: String::new(),
-        up_bits: UNLIMITED,
-        down_bits: UNLIMITED,
+        up_bits_per_s: UNLIMITED,
+        down_bits_per_s: UNLIMITED,
         rtt_s,
         bucket: 0.0,
-        tunnel_s: 0.0,
+        tunnel_cpu_s_per_byte: 0.0,
     }
 }
 
