@@ -92,7 +92,7 @@ pub(crate) fn registered(data: &[u8]) {
     let (public, part) = rest.split_at(rest.len().min(usize::from(u16::from_le_bytes(*length))));
     for (backend, _) in &*SMALL {
         // Refusing is fine.
-        let Ok(model) = backend.dealing(public, part) else { continue };
+        let Ok(model) = backend.open_dealer(public, part) else { continue };
         let client = backend.open(public).expect("what a dealer takes a client opens");
         assert_eq!(client.digest(), model.digest(), "the dealer plans like the parties");
         assert_eq!(client.costs().dealing.server_bytes, model.server_bytes());

@@ -280,7 +280,7 @@ impl<'a> Bench<'a> {
 
     fn deal(&self, backend: &dyn Backend, lowered: &dyn ServerModel) -> anyhow::Result<Option<Dealing>> {
         let Some(order) = lowered.order() else { return Ok(None) };
-        let model = backend.dealing(order.public, order.part)?;
+        let model = backend.open_dealer(order.public, order.part)?;
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
         let mut server_bytes = 0;
         let (start, cpu) = (Instant::now(), process_cpu_s());

@@ -397,14 +397,7 @@ fn limits_decide_the_number_of_threads() {
 
 #[test]
 fn changed_rate_keeps_the_ratio_of_both_ways() {
-    let link = Link {
-        name: "cable".into(),
-        up_bits_per_s: 15e6,
-        down_bits_per_s: 300e6,
-        rtt_s: 0.01,
-        bucket: 0.0,
-        tunnel_cpu_s_per_byte: 0.0,
-    };
+    let link = Link { up_bits_per_s: 15e6, down_bits_per_s: 300e6, ..setting(15e6, 0.01).link };
     let faster = link.with_rate(60e6);
     assert_eq!((faster.up_bits_per_s, faster.down_bits_per_s), (60e6, 1.2e9));
     let capped = link.with_max_rate(20e6);

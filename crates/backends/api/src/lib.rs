@@ -17,7 +17,7 @@ pub mod seam;
 pub use cost::{Costs, DealingCost, PartyCost, PhaseCost, Work};
 pub use error::{BackendError, Result};
 pub use numerics::Numerics;
-pub use resolution::Faint;
+pub use resolution::FaintInput;
 pub use seam::{
     Backend, Benchmarks, ClientModel, ClientSide, ConnectionResources, DryRun, LoweringReport, Material, MaterialPart,
     Options, Plan, Preparation, ServerModel, ServerSide, Setup, Strain, Support, Trust,

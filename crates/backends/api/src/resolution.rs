@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// An input whose values nearly all round to zero.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Faint {
+pub struct FaintInput {
     /// Nonzero values that round to zero.
     pub zeroed: usize,
     /// Nonzero values.
@@ -17,7 +17,7 @@ pub struct Faint {
     pub step: f64,
 }
 
-impl Faint {
+impl FaintInput {
     /// Returns `None` if more than a twentieth of the nonzero values of `input` (what the model computes on)
     /// stay nonzero.
     #[must_use]
@@ -29,7 +29,7 @@ impl Faint {
     }
 }
 
-impl fmt::Display for Faint {
+impl fmt::Display for FaintInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { zeroed, of, largest, step } = self;
         write!(
@@ -48,17 +48,17 @@ mod tests {
     #[test]
     fn detects_inputs_that_round_to_zero() {
         let tiny: Vec<f32> = (0..100).map(|i| i as f32 * 1e-6).collect();
-        let faint = Faint::detect(&tiny, 1.0 / 64.0).unwrap();
+        let faint = FaintInput::detect(&tiny, 1.0 / 64.0).unwrap();
         assert_eq!((faint.zeroed, faint.of, faint.step), (99, 99, 1.0 / 64.0));
         assert!(faint.to_string().contains("99 of its 99 values"));
         // In finer steps it is a normal input. So are a dark picture and an empty one.
-        assert_eq!(Faint::detect(&tiny, 1e-6), None);
+        assert_eq!(FaintInput::detect(&tiny, 1e-6), None);
         let mut dark = vec![0.0; 95];
         dark.extend([1.0; 5]);
-        assert_eq!([&dark[..], &[0.0; 9], &[]].map(|input| Faint::detect(input, 0.25)), [None; 3]);
+        assert_eq!([&dark[..], &[0.0; 9], &[]].map(|input| FaintInput::detect(input, 0.25)), [None; 3]);
         // One remaining value in twenty is too few.
         let mut spark = vec![1e-3; 19];
         spark.push(5.0);
-        assert_eq!(Faint::detect(&spark, 0.25).map(|f| (f.zeroed, f.of, f.largest)), Some((19, 20, 5.0)));
+        assert_eq!(FaintInput::detect(&spark, 0.25).map(|f| (f.zeroed, f.of, f.largest)), Some((19, 20, 5.0)));
     }
 }

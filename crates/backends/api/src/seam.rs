@@ -114,7 +114,7 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// As [`open`](Self::open); [`BackendError::Private`] for the dealer's part;
     /// [`BackendError::Dealer`] if this back end uses no dealer.
-    fn dealing(&self, _: &[u8], _: &[u8]) -> Result<Arc<dyn DealerModel>> {
+    fn open_dealer(&self, _: &[u8], _: &[u8]) -> Result<Arc<dyn DealerModel>> {
         Err(BackendError::Dealer { what: format!("nobody deals for the back end {}", self.id()) })
     }
 }
@@ -244,8 +244,8 @@ pub trait ServerModel: Plan {
         None
     }
 
-    /// Frees keys that no connection uses, and buffers for a next run.
-    fn rest(&self) {}
+    /// Frees idle memory: keys without a connection, and buffers kept for the next run.
+    fn free_idle_memory(&self) {}
 
     /// Creates the state of a new connection. Sends nothing to the peer.
     ///

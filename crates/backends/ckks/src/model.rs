@@ -193,7 +193,7 @@ impl ServerModel for Server {
         Ok(self.plan().rehearse(inputs))
     }
 
-    fn rest(&self) {
+    fn free_idle_memory(&self) {
         self.shared.free_idle_memory();
     }
 

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [up, down] = [costs.online.up_bytes, costs.online.down_bytes].map(mb);
     println!("online {up:.3} MB up, {down:.3} MB down, {} exchanges", costs.online.exchanges);
     let order = server.order().ok_or("nobody deals for this back end")?;
-    let dealt = backend.dealing(order.public, order.part)?;
+    let dealt = backend.open_dealer(order.public, order.part)?;
     let seed = fresh_seed()?;
     let start = Instant::now();
     let (mut client_bytes, mut server_bytes) = (0, 0);

@@ -256,7 +256,7 @@ impl Dealings {
     /// [`BackendError::Dealer`] if this server has registered the plan with other keys; if a key
     /// already hides the weights of another plan (both together would show their difference); or if
     /// too many random matrices are known. As
-    /// [`Backend::dealing`](tacit_backend_api::Backend::dealing); errors of `note`.
+    /// [`Backend::open_dealer`](tacit_backend_api::Backend::open_dealer); errors of `note`.
     pub fn register(
         &self,
         server: Party,
@@ -265,7 +265,7 @@ impl Dealings {
         part: &[u8],
         note: impl FnOnce(&[Hidden]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let model = self.registry.get(backend)?.dealing(public, part)?;
+        let model = self.registry.get(backend)?.open_dealer(public, part)?;
         let (digest, part) = (model.digest(), fingerprint(part));
         let hidden: Vec<Hidden> = model.masks().into_iter().map(|mask| Hidden { mask, digest, server }).collect();
         let mut state = self.state();

@@ -153,7 +153,7 @@ fn neither_matrices_nor_material_are_held_in_memory() {
     let dealing = {
         let server = lower_network("dealt", wide_layer(), "frac_bits=6");
         let order = server.order().unwrap();
-        Registry::standard().get("dealt").unwrap().dealing(order.public, order.part).unwrap()
+        Registry::standard().get("dealt").unwrap().open_dealer(order.public, order.part).unwrap()
     };
     let mut bytes = 0;
     let grown = growth(|| {

@@ -57,7 +57,7 @@ impl Table {
 
     /// The result for a signed integer, reduced into the ring.
     pub fn value_at(&self, x: i64) -> i64 {
-        self.with(x, 0)
+        self.evaluate(x, 0)
     }
 
     /// The result by the piece that a back end takes with a random mask: the piece above, if the mask's low
@@ -65,13 +65,14 @@ impl Table {
     pub fn masked_value(&self, x: i64, mask: u64) -> i64 {
         let low = self.lines.as_ref().map_or(0, |lines| lines.low);
         let [sum, mask] = [(x as u64).wrapping_add(mask), mask].map(|v| v & ((1 << low) - 1));
-        self.with(x, i64::from(sum < mask))
+        self.evaluate(x, i64::from(sum < mask))
     }
 
-    fn with(&self, x: i64, above: i64) -> i64 {
+    /// The result by the line of the piece `pieces_above` above that of `x`.
+    fn evaluate(&self, x: i64, pieces_above: i64) -> i64 {
         let place = |i: i64| i as usize & (self.entries.len() - 1);
         let Some(lines) = &self.lines else { return self.entries[place(x)] };
-        let i = (to_signed(x as u64, self.bits()) >> lines.low) + above;
+        let i = (to_signed(x as u64, self.bits()) >> lines.low) + pieces_above;
         let l = to_signed(x as u64, self.bits()) - (i << lines.low);
         (self.entries[place(i)] << lines.shift) + lines.slopes[place(i)] * l
     }
@@ -79,17 +80,18 @@ impl Table {
     /// Smallest and largest result.
     pub fn range(&self) -> Interval<i64> {
         let ranges = self.entries.iter().enumerate().map(|(i, entry)| {
-            let (middle, direction) = match &self.lines {
+            let (middle, reach) = match &self.lines {
                 None => (*entry, 0),
                 Some(lines) => (entry << lines.shift, lines.slopes[i].abs() << lines.low),
             };
-            Interval { low: middle - direction, high: middle + direction }
+            Interval { low: middle - reach, high: middle + reach }
         });
         let union = ranges.reduce(|a, b| Interval { low: a.low.min(b.low), high: a.high.max(b.high) });
         union.expect("a checked table has entries")
     }
 
-    /// Largest difference between the results of neighbouring numbers, by one choice of pieces.
+    /// Largest change of the result from one number to the next on one line; without lines, between
+    /// neighbouring entries.
     pub fn max_slope(&self) -> u64 {
         if let Some(lines) = &self.lines {
             return lines.slopes.iter().map(|slope| slope.unsigned_abs()).max().unwrap_or(0);

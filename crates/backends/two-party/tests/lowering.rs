@@ -422,8 +422,8 @@ fn samples_of_another_scale_are_warned_of() {
     let unit = tacit_backend_api::seam::Plan::input_unit(&*server).unwrap();
     let small: Vec<f32> = (0..64).map(|i| i as f32 / 64.0).collect();
     let accept = |units| model.interface.accept(&small, units).unwrap();
-    assert!(tacit_backend_api::Faint::detect(&accept(Units::Network), unit).is_some());
-    assert_eq!(tacit_backend_api::Faint::detect(&model.calibration.samples[0], unit), None);
+    assert!(tacit_backend_api::FaintInput::detect(&accept(Units::Network), unit).is_some());
+    assert_eq!(tacit_backend_api::FaintInput::detect(&model.calibration.samples[0], unit), None);
 }
 
 /// Scales that are too coarse for the calibrated values.

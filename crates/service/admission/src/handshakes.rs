@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// admitted per second; others wait in the system's queue.
 const LEAST_TIME: Duration = Duration::from_millis(500);
 
-/// An address hoards when it holds more than one in `HOARD` of the slots.
-const HOARD: usize = 8;
+/// An address hoards when it holds more than one in `HOARD_DIVISOR` of the slots.
+const HOARD_DIVISOR: usize = 8;
 
 struct PendingHandshake {
     /// Address of the peer, an IPv6 one as its /64 network.
@@ -94,7 +94,7 @@ impl HandshakeSlots {
         let next = self.pending.iter().find(|(_, handshake)| self.by_address.get(&handshake.address) == max_count);
         let (&id, &PendingHandshake { address, started }) =
             next.expect("there is at least one slot, and all are taken");
-        let hoards = max_count > self.slots / HOARD && address != newcomer;
+        let hoards = max_count > self.slots / HOARD_DIVISOR && address != newcomer;
         if !hoards && now < started + LEAST_TIME {
             return Err(started + LEAST_TIME);
         }
@@ -197,7 +197,7 @@ mod tests {
                                 prop_assert!(index == 0); prop_assert!(held.len() * 2 >= slots);
                             } else {
                                 prop_assert!(held.len() == slots); prop_assert!(held.iter().all(|h| count(h.1) <= count(whose)));
-                                prop_assert!(count(whose) > slots / HOARD || now >= held[index].2 + LEAST_TIME);
+                                prop_assert!(count(whose) > slots / HOARD_DIVISOR || now >= held[index].2 + LEAST_TIME);
                             }
                             held.remove(index);
                         }

@@ -2,7 +2,7 @@
 use crate::measure::PhaseReport;
 use crate::wire::InputId;
 use std::time::Instant;
-use tacit_backends::{Faint, Sides};
+use tacit_backends::{FaintInput, Sides};
 use tacit_ids::MaterialId;
 
 /// Material that was made, and its cost.
@@ -39,7 +39,7 @@ pub struct Answer {
     pub class: usize,
     /// Set if the input was too small for the resolution of the model's numbers: the answer is that
     /// of an empty input.
-    pub faint: Option<Faint>,
+    pub faint: Option<FaintInput>,
     /// Cost of the online phase of the whole batch.
     pub online: PhaseReport,
     /// The input's place in its batch.

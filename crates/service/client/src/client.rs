@@ -18,7 +18,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
-use tacit_backends::{BackendError, ClientModel, ClientSide, Faint, Material, Preparation, Registry, Setup};
+use tacit_backends::{BackendError, ClientModel, ClientSide, FaintInput, Material, Preparation, Registry, Setup};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Phase};
@@ -312,7 +312,7 @@ impl Client {
         let answers = pairs.map(|((place, revealed), input)| {
             let class = class_told(interface, revealed)?;
             let (values, revealed) = (interface.finish(revealed), revealed.to_vec());
-            let faint = unit.and_then(|unit| Faint::detect(input, unit));
+            let faint = unit.and_then(|unit| FaintInput::detect(input, unit));
             let (part, prepared) = (BatchPart { index: place, inputs }, None);
             Ok(Answer { name, values, class, revealed, faint, online, part, setup, request_to_answer_s, prepared })
         });

@@ -16,7 +16,7 @@ use crate::ops::signals::StopSignals;
 use crate::ops::state::{Retention, State};
 use crate::ops::traces::Traces;
 use crate::session::spools::Spools;
-use crate::shared::{self, Handshakes, Shared};
+use crate::shared::{self, ServingTls, Shared};
 use crate::{Catalog, ServeError, ServerConfig};
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -53,10 +53,10 @@ const HANDSHAKE_FILES: u64 = 2;
 const CLIENT_FILES: u64 = 3;
 const OTHER_FILES: u64 = 64;
 
-/// Handshake slots beside `clients` clients and `single` uses of one descriptor each (control
+/// Handshake slots beside `clients` clients and `single_file_uses` uses of one descriptor each (control
 /// connections, halves in pools), if the process may open `limit` files.
-fn handshake_slots(clients: usize, single: usize, limit: Option<u64>) -> Result<usize, ServeError> {
-    let besides = (single as u64).saturating_add(OTHER_FILES + HANDSHAKE_FILES * MIN_HANDSHAKE_SLOTS);
+fn handshake_slots(clients: usize, single_file_uses: usize, limit: Option<u64>) -> Result<usize, ServeError> {
+    let besides = (single_file_uses as u64).saturating_add(OTHER_FILES + HANDSHAKE_FILES * MIN_HANDSHAKE_SLOTS);
     let needed = CLIENT_FILES.saturating_mul(clients as u64).saturating_add(besides);
     match limit {
         _ if clients == 0 => {
@@ -87,7 +87,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Names the address and the option in an error of listening.
-pub(crate) fn not_listening(address: SocketAddr) -> impl Fn(io::Error) -> NetError {
+pub(crate) fn listen_error(address: SocketAddr) -> impl Fn(io::Error) -> NetError {
     move |e| NetError::cannot_listen(address, "--listen", &e)
 }
 
@@ -174,8 +174,8 @@ impl Server {
         check(&catalog, &config)?;
         keep_within_limits(&mut config);
         // There are control connections of clients, and as many of operators.
-        let single = 2 * config.max_control + if config.has_pools() { MAX_POOLED } else { 0 };
-        let slots = handshake_slots(config.max_connections, single, getrlimit(Resource::Nofile).current)?;
+        let single_file_uses = 2 * config.max_control + if config.has_pools() { MAX_POOLED } else { 0 };
+        let slots = handshake_slots(config.max_connections, single_file_uses, getrlimit(Resource::Nofile).current)?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(EDGE_THREADS)
             .max_blocking_threads(config.max_connections + config.dealings + SPARE_WORKERS)
@@ -184,8 +184,8 @@ impl Server {
             .enable_all()
             .build()
             .map_err(ServeError::system("starting the server's threads"))?;
-        let listener = runtime.block_on(async { listen(config.listen) }).map_err(not_listening(config.listen))?;
-        let address = listener.local_addr().map_err(not_listening(config.listen))?;
+        let listener = runtime.block_on(async { listen(config.listen) }).map_err(listen_error(config.listen))?;
+        let address = listener.local_addr().map_err(listen_error(config.listen))?;
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?.map(Arc::new);
         if let Some(store) = &store {
@@ -222,7 +222,7 @@ impl Server {
             stop: stopper,
         };
         let driver = Driver::new(&config, parts)?;
-        let tls = watch::Sender::new(Handshakes::new(&config.tls, config.max_control));
+        let tls = watch::Sender::new(ServingTls::new(&config.tls, config.max_control));
         let marks = Marks::from_env("server");
         let (reloads, reload_requests) = channel(reload::MAX_WAITING_RELOADS);
         let shared =
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn handshake_slots_are_what_open_files_allow() {
-        for (clients, single, limit, slots) in [
+        for (clients, single_file_uses, limit, slots) in [
             (64, 0, None, Some(MAX_HANDSHAKE_SLOTS)),
             (64, 64, Some(1 << 20), Some(MAX_HANDSHAKE_SLOTS)),
             (64, 0, Some(1024), Some(384)),
@@ -382,7 +382,11 @@ mod tests {
             (0, 64, None, None),
             (usize::MAX, usize::MAX, Some(1024), None),
         ] {
-            assert_eq!(handshake_slots(clients, single, limit).ok(), slots, "{clients} clients, {single} single");
+            assert_eq!(
+                handshake_slots(clients, single_file_uses, limit).ok(),
+                slots,
+                "{clients} clients, {single_file_uses} single"
+            );
         }
         let error = handshake_slots(100_000, 0, Some(1024)).unwrap_err().to_string();
         assert!(error.contains("at most 309 clients"), "{error}");

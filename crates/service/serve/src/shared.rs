@@ -20,9 +20,9 @@ use tokio_rustls::rustls;
 
 /// Pools of authenticated connections: of the protocol, of the control interface, and of operators
 /// there, whom clients cannot crowd out.
-pub(crate) const CLIENTS: usize = 0;
-pub(crate) const CONTROL: usize = 1;
-pub(crate) const OPERATORS: usize = 2;
+pub(crate) const CLIENT_POOL: usize = 0;
+pub(crate) const CONTROL_POOL: usize = 1;
+pub(crate) const OPERATOR_POOL: usize = 2;
 
 pub(crate) fn limits(config: &ServerConfig, handshakes: usize) -> Limits {
     let per_peer = config.max_connections_per_client();
@@ -32,13 +32,13 @@ pub(crate) fn limits(config: &ServerConfig, handshakes: usize) -> Limits {
     Limits { handshakes, handshake_timeout, pools: vec![clients, control, control] }
 }
 
-pub(crate) struct Handshakes {
+pub(crate) struct ServingTls {
     pub(crate) config: Arc<rustls::ServerConfig>,
     /// Validity of its certificates, by name, if readable.
     validity: Vec<(&'static str, Validity)>,
 }
 
-impl Handshakes {
+impl ServingTls {
     pub(crate) fn new(identity: &ServerTls, max_control: usize) -> Self {
         let config = if max_control > 0 { identity.with_http() } else { identity.without_http() };
         let certificates = [("server", identity.certificate()), ("ca", identity.authority())];
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) rules: watch::Receiver<Arc<Rules>>,
     /// Stored counts of answers; without a folder, the driver alone counts.
     pub(crate) usage: Option<Usage>,
-    pub(crate) tls: watch::Sender<Handshakes>,
+    pub(crate) tls: watch::Sender<ServingTls>,
     pub(crate) admission: Admission,
     pub(crate) reloads: Sender<AskReload>,
     pub(crate) metrics: Arc<Metrics>,

@@ -189,7 +189,7 @@ impl Ledger {
 
     /// Claims those of these ids that are ready, of one client or any, for destruction; returns
     /// them.
-    pub(crate) fn claim_ready(
+    pub(crate) fn claim_for_destruction(
         &self,
         ids: &[MaterialId],
         client: Option<ClientId>,

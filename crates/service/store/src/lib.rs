@@ -43,5 +43,5 @@ pub use serial::{NotASerial, Serial};
 pub use spool::{Claimed, MAX_IN_MEMORY_BYTES, Spool};
 #[cfg(any(test, feature = "test-util"))]
 pub use step::Step;
-pub use store::{DEFAULT_EXPIRY, InHand, Picked, Placing, Reserved, Store};
+pub use store::{DEFAULT_EXPIRY, Picked, PickedContent, Placing, Reserved, Store};
 pub use uploads::{Ended, Upload};

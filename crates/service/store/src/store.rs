@@ -47,7 +47,7 @@ use std::time::Duration;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use zeroize::Zeroizing;
 
-pub use pick::{InHand, Picked};
+pub use pick::{Picked, PickedContent};
 pub use put::{Placing, Reserved};
 
 /// Default lifetime of material that is not known to be wanted.
@@ -294,7 +294,7 @@ impl Store {
     /// [`StoreError::File`], [`StoreError::Ledger`]; some may be destroyed then, and none can be
     /// used.
     pub fn discard(&self, ids: &[MaterialId], client: Option<ClientId>) -> Result<Vec<MaterialId>, StoreError> {
-        let claimed = self.retry_with_reserve(|| self.ledger.claim_ready(ids, client))?;
+        let claimed = self.retry_with_reserve(|| self.ledger.claim_for_destruction(ids, client))?;
         if !claimed.is_empty() {
             self.steps.report(Step::Claimed);
             self.burn(&claimed)?;

@@ -21,7 +21,7 @@ use crate::session::{ClientOffline, ClientPhases, Run, StoredHalf};
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientShares, check_input, receive_result, stream};
+use tacit_ring::share::{ClientPhase, ClientShares, GatePosition, check_input, receive_result, stream};
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0420, "masked input");
@@ -81,7 +81,7 @@ impl ClientPhase<Dealt> for Offline<'_> {
         Ok(share)
     }
 
-    fn gate(&mut self, _: At, _: &DealtGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, _: GatePosition, _: &DealtGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl ClientPhase<Dealt> for Offline<'_> {
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        if !self.plan.moves(id) {
+        if !self.plan.is_moved(id) {
             return Ok(share);
         }
         let target = moved_share(self.plan, &self.seed, id, node);
@@ -123,21 +123,26 @@ impl ClientPhase<Dealt> for Online<'_, '_> {
         Ok(vec![0; self.plan.batch * conv.out_len()])
     }
 
-    fn gate(&mut self, position: At, gate: &DealtGate, shares: &ClientShares<'_>) -> Result<(), BackendError> {
+    fn gate(
+        &mut self,
+        position: GatePosition,
+        gate: &DealtGate,
+        shares: &ClientShares<'_>,
+    ) -> Result<(), BackendError> {
         Ok(client_online(gate, *shares, &stream(&self.seed, position, GATE), self.session)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
-        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        let stream = stream(&self.seed, GatePosition { node: id, level: 0 }, GATE);
         Ok(client_widen(spec, c, target, &stream, self.session)?)
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, _: &[u64], target: &[u64]) -> Result<(), BackendError> {
-        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        let stream = stream(&self.seed, GatePosition { node: id, level: 0 }, GATE);
         Ok(client_look_up(table, target, &stream, self.session)?)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        Ok(if self.plan.moves(id) { moved_share(self.plan, &self.seed, id, node) } else { share })
+        Ok(if self.plan.is_moved(id) { moved_share(self.plan, &self.seed, id, node) } else { share })
     }
 }

@@ -37,7 +37,7 @@ fn offline_traffic(plan: &Plan) -> TrafficModel {
     let mut traffic = audit::traffic(plan);
     for (id, node) in plan.graph.nodes().iter().enumerate() {
         plan.choices.lattice.add_traffic(id, &mut traffic);
-        if plan.moves(id) {
+        if plan.is_moved(id) {
             traffic.up(tensor_bytes(node, plan.batch));
         }
     }
@@ -58,9 +58,9 @@ fn aes_blocks(step: &Step) -> Sides<u64> {
 impl Costed for Dealt {
     fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
         let steps = steps(graph, options)?;
-        let moves = plan::moves(graph, &steps);
+        let moved_tensors = plan::moved_tensors(graph, &steps);
         let mut total = online_traffic(graph, &steps, 1).payload() as f64;
-        for ((step, node), moved) in steps.iter().zip(graph.nodes()).zip(moves) {
+        for ((step, node), moved) in steps.iter().zip(graph.nodes()).zip(moved_tensors) {
             total += if moved { tensor_bytes(node, 1) as f64 } else { 0.0 };
             total += MATERIAL_WORTH * plan::dealt_bytes(step, node, 1) as f64;
         }

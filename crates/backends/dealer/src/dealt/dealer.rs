@@ -19,7 +19,7 @@ use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientShares, chosen, stream};
+use tacit_ring::share::{ClientPhase, ClientShares, GatePosition, chosen, stream};
 
 /// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
 /// of gates, the mask `t` of a linear layer, and the new share of a moved tensor.
@@ -34,12 +34,12 @@ pub(super) fn read_seed(half: &[u8]) -> Seed {
 
 /// The client's new share of a moved tensor.
 pub(super) fn moved_share(plan: &Plan, seed: &Prg, id: NodeId, node: &Node) -> Vec<u64> {
-    chosen(seed, At { node: id, level: 0 }, MOVED, plan.elements(node), node.fixed.width)
+    chosen(seed, GatePosition { node: id, level: 0 }, MOVED, plan.elements(node), node.fixed.width)
 }
 
 /// The client's mask `t` of a linear layer's result.
 pub(super) fn linear_mask(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u64> {
-    chosen(seed, At { node: id, level: 0 }, LINEAR, elements, width)
+    chosen(seed, GatePosition { node: id, level: 0 }, LINEAR, elements, width)
 }
 
 impl Correlation for Dealt {
@@ -106,23 +106,28 @@ impl ClientPhase<Dealt> for Dealing<'_> {
         Ok(vec![0; known.len()])
     }
 
-    fn gate(&mut self, position: At, gate: &DealtGate, shares: &ClientShares<'_>) -> Result<(), BackendError> {
+    fn gate(
+        &mut self,
+        position: GatePosition,
+        gate: &DealtGate,
+        shares: &ClientShares<'_>,
+    ) -> Result<(), BackendError> {
         let (client, server) = (stream(&self.client, position, GATE), stream(&self.server, position, GATE));
         deal(gate, shares.tested, shares.values, Sides { client: &client, server: &server }, self.sink)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
-        let streams = [&self.client, &self.server].map(|seed| stream(seed, At { node: id, level: 0 }, GATE));
+        let streams = [&self.client, &self.server].map(|seed| stream(seed, GatePosition { node: id, level: 0 }, GATE));
         (self.sink)(&deal_widen(spec, c, &streams[0], &streams[1]))
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
-        let position = At { node: id, level: 0 };
+        let position = GatePosition { node: id, level: 0 };
         let (client, server) = (stream(&self.client, position, GATE), stream(&self.server, position, GATE));
         deal_look_up(table, c, Sides { client: &client, server: &server }, self.sink)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        Ok(if self.plan.moves(id) { moved_share(self.plan, &self.client, id, node) } else { share })
+        Ok(if self.plan.is_moved(id) { moved_share(self.plan, &self.client, id, node) } else { share })
     }
 }

@@ -4,7 +4,7 @@
 //! As in every back end on shares, the client knows its share of every tensor before its input. All
 //! shares are derived from one seed, which is the client's whole half, except for those of linear
 //! layers and of local steps after them. Before such a tensor is compared or enters the next linear
-//! layer, the client moves its share to one from the seed, offline (`Plan::moves`): it sends the
+//! layer, the client moves its share to one from the seed, offline (`Plan::is_moved`): it sends the
 //! difference, which is uniform. So
 //! * the dealer, which made the seed, knows the client's share of everything that a gate or a
 //!   linear layer reads, and deals tables for it (`tacit_mpc::dealt`);

@@ -63,7 +63,7 @@ impl Scheme for Dealt {
 
     fn choose(graph: &RingGraph, steps: &[Step], options: &Options) -> Result<Choices, BackendError> {
         let lattice = Layers::new(graph, &choose_lattice_layers(&masked_bytes(graph, steps), options.linear))?;
-        Ok(Choices { moves: moves(graph, steps), lattice })
+        Ok(Choices { moves: moved_tensors(graph, steps), lattice })
     }
 
     fn canonical_gate(gate: &DealtGate) -> impl Serialize {
@@ -74,26 +74,27 @@ impl Scheme for Dealt {
 
 impl Plan {
     /// Whether the client moves its share of a node's tensor to one that the dealer knows.
-    pub(super) fn moves(&self, node: NodeId) -> bool {
+    pub(super) fn is_moved(&self, node: NodeId) -> bool {
         self.choices.moves[node]
     }
 
     /// Length of the server's half, in bytes.
     pub(super) fn half_bytes(&self) -> usize {
-        SEED_BYTES + (0..self.steps.len()).map(|id| self.dealt_bytes(id)).sum::<usize>()
+        SEED_BYTES + (0..self.steps.len()).map(|id| self.step_bytes_dealt(id)).sum::<usize>()
     }
 
     /// Length of the server's material, in bytes. Adds the server's shares of linear layers that
     /// are not dealt, and the differences by which the client moves its shares.
     pub(super) fn material_bytes(&self) -> usize {
         let added = self.graph.nodes().iter().enumerate().map(|(id, node)| {
-            let tensors = usize::from(self.choices.lattice.place(id).is_some()) + usize::from(self.moves(id));
+            let tensors = usize::from(self.choices.lattice.place(id).is_some()) + usize::from(self.is_moved(id));
             tensors * tensor_bytes(node, self.batch)
         });
         self.half_bytes() + added.sum::<usize>()
     }
 
-    pub(super) fn dealt_bytes(&self, node: NodeId) -> usize {
+    /// Bytes that the dealer gives the server for a step: 0 for layers that use lattices.
+    pub(super) fn step_bytes_dealt(&self, node: NodeId) -> usize {
         let step = &self.steps[node];
         if self.choices.lattice.place(node).is_some() {
             0
@@ -126,7 +127,7 @@ pub(super) fn dealt_bytes(step: &Step, node: &Node, batch: usize) -> usize {
 /// The tensors whose client share is unknown to the dealer although it is needed. They follow from
 /// a linear layer by local steps alone, and a gate or a linear layer reads them or they are the
 /// result (so that the client stores nothing but its seed).
-pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
+pub(super) fn moved_tensors(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
     let mut needed = vec![false; steps.len()];
     needed[graph.spec().output] = true;
     for (step, node) in steps.iter().zip(graph.nodes()) {
@@ -135,17 +136,17 @@ pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
         }
     }
     // One walk is enough: whether a tensor is moved depends only on earlier tensors.
-    let (mut moves, mut unknown) = (vec![false; steps.len()], vec![false; steps.len()]);
+    let (mut moved, mut unknown) = (vec![false; steps.len()], vec![false; steps.len()]);
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
         let is_unknown = match step {
             Step::Linear(_) => true,
             Step::Local => node.inputs.iter().any(|&i| unknown[i]),
             _ => false,
         };
-        moves[id] = is_unknown && needed[id];
+        moved[id] = is_unknown && needed[id];
         unknown[id] = is_unknown && !needed[id];
     }
-    moves
+    moved
 }
 
 /// Returns the `layers` that use lattices under the option `linear`. `layers` are nodes in order,

@@ -19,7 +19,7 @@ use crate::session::lattice::{self, NO_WEIGHTS};
 use crate::session::{Run, ServerOffline, ServerPhases, Source, StoredHalf, packed_bytes};
 use tacit_backend_api::BackendError;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ServerPhase, ServerShares, linear_online, stream};
+use tacit_ring::share::{GatePosition, ServerPhase, ServerShares, linear_online, stream};
 use tacit_ring::{Node, Weights};
 
 impl ServerPhases for Dealt {
@@ -32,12 +32,12 @@ impl ServerPhases for Dealt {
         half.pass(SEED_BYTES, sink)?;
         for (id, node) in plan.graph.nodes().iter().enumerate() {
             stop.begin()?;
-            half.pass(plan.dealt_bytes(id), sink)?;
+            half.pass(plan.step_bytes_dealt(id), sink)?;
             if let Some(place) = plan.choices.lattice.place(id) {
                 let share = Zeroizing::new(lattice.share(place, channel)?);
                 sink(&packed_bytes(&share, node.fixed.width))?;
             }
-            if plan.moves(id) {
+            if plan.is_moved(id) {
                 let difference = channel.recv_packed(MOVE, plan.elements(node), node.fixed.width)?;
                 sink(&packed_bytes(&difference, node.fixed.width))?;
             }
@@ -77,7 +77,7 @@ impl ServerPhase<Dealt> for Online<'_, '_> {
 
     fn gate(
         &mut self,
-        position: At,
+        position: GatePosition,
         gate: &DealtGate,
         shares: &ServerShares<'_>,
     ) -> Result<Vec<Vec<u64>>, BackendError> {
@@ -88,18 +88,18 @@ impl ServerPhase<Dealt> for Online<'_, '_> {
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, _: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let dealt_bytes = self.source.bytes(widen_bytes(spec))?;
-        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        let stream = stream(&self.seed, GatePosition { node: id, level: 0 }, GATE);
         Ok(server_widen(spec, x, DealtHalf { prg: &stream, bytes: &dealt_bytes }, self.session)?)
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let dealt_bytes = self.source.bytes(table.material())?;
-        let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        let stream = stream(&self.seed, GatePosition { node: id, level: 0 }, GATE);
         Ok(server_look_up(table, x, DealtHalf { prg: &stream, bytes: &dealt_bytes }, self.session)?)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, mut share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        if self.plan.moves(id) {
+        if self.plan.is_moved(id) {
             let difference = self.source.packed(node, self.plan.elements(node))?;
             let mask = ring_mask(node.fixed.width);
             share.iter_mut().zip(difference).for_each(|(s, d)| *s = s.wrapping_add(d) & mask);

@@ -25,7 +25,7 @@ use crate::session::{ClientOffline, ClientPhases, Run, Source, StoredHalf};
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 use tacit_ring::fixed::to_signed;
-use tacit_ring::share::{At, ClientPhase, ClientShares, check_input, receive_result, stream};
+use tacit_ring::share::{ClientPhase, ClientShares, GatePosition, check_input, receive_result, stream};
 
 /// Message: the server's share of the result, or of the result's mask.
 pub(super) const RESULT: Tag = Tag::new(0x0431, "share of the result");
@@ -177,7 +177,7 @@ impl ClientPhase<Fss> for Offline<'_> {
         Ok(target(&self.seed, id, words.len(), layer.width))
     }
 
-    fn gate(&mut self, _: At, _: &FssGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, _: GatePosition, _: &FssGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl ClientPhase<Fss> for Online<'_, '_> {
     }
 
     /// The client's shares are in the dealt data.
-    fn gate(&mut self, position: At, gate: &FssGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, position: GatePosition, gate: &FssGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
         let corrections = self.source.bytes(gate.cost().client_material)?;
         let (batch, prg) = (BatchId { hash: self.hash, number: self.batch }, stream(&self.seed, position, GATE));
         self.batch += 1;
@@ -231,7 +231,7 @@ impl ClientPhase<Fss> for Online<'_, '_> {
     }
 
     fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
-        let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        let prg = stream(&self.seed, GatePosition { node: id, level: 0 }, GATE);
         Ok(client_widen(spec, &prg, self.session, &mut self.transcript)?)
     }
 
@@ -239,7 +239,7 @@ impl ClientPhase<Fss> for Online<'_, '_> {
         let spec = tagged_look_up(table, Level::L1);
         let corrections = self.source.bytes(spec.cost().client_material)?;
         let batch = BatchId { hash: self.hash, number: self.batch };
-        let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);
+        let prg = stream(&self.seed, GatePosition { node: id, level: 0 }, GATE);
         self.batch += 1;
         Ok(client_look_up(
             &spec,

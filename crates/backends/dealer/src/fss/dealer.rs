@@ -27,7 +27,7 @@ use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{self, Stop};
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientShares, chosen, stream};
+use tacit_ring::share::{ClientPhase, ClientShares, GatePosition, chosen, stream};
 
 /// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
 /// of gates, the target share of a linear layer's result, the tags of the layer's input, and its
@@ -58,7 +58,7 @@ impl Streams {
 }
 
 pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u64> {
-    chosen(seed, At { node: id, level: 0 }, TARGET, elements, width)
+    chosen(seed, GatePosition { node: id, level: 0 }, TARGET, elements, width)
 }
 
 /// The client's tags of its share of a layer's input, and its masks tau. At level `l2` the client
@@ -72,7 +72,7 @@ pub(super) fn tags_and_masks(seed: &Prg, layer: &LinearLayer<'_>) -> LinearShare
 
 /// The stream of a part of a node, from a party's seed.
 fn node_stream(seed: &Prg, id: NodeId, part: u8) -> Prg {
-    stream(seed, At { node: id, level: 0 }, part)
+    stream(seed, GatePosition { node: id, level: 0 }, part)
 }
 
 /// Number of words of a linear layer that are dealt at a time. They fill whole bytes at every
@@ -171,7 +171,7 @@ fn client_head(plan: &Plan, streams: &Streams, chooser: &Prg) -> Zeroizing<Vec<u
 
 fn input_stream(plan: &Plan, chooser: &Prg) -> Prg {
     let input = plan.steps.iter().position(|step| matches!(step, Step::Input)).expect("a graph has an input");
-    stream(chooser, At { node: input, level: 0 }, 0)
+    stream(chooser, GatePosition { node: input, level: 0 }, 0)
 }
 
 fn server_head(plan: &Plan, streams: &Streams, delta: &Delta, key: &Key) -> Zeroizing<Vec<u8>> {
@@ -213,7 +213,7 @@ impl Dealing<'_> {
     /// Deals the role's half of the next batch of gates.
     fn deal_batch(
         &mut self,
-        position: At,
+        position: GatePosition,
         deal: impl FnOnce(&BatchKeys<'_>, &DealerStreams<'_>, &mut Sink<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         let [client, server, dealer] =
@@ -230,7 +230,7 @@ impl Dealing<'_> {
     fn masks(&self, id: NodeId, n: usize, width: u32) -> Zeroizing<Vec<u64>> {
         Zeroizing::new(match self.plan.level() {
             Level::L1 => Vec::new(),
-            Level::L2 => chosen(&self.dealer, At { node: id, level: 0 }, TAU, n, width),
+            Level::L2 => chosen(&self.dealer, GatePosition { node: id, level: 0 }, TAU, n, width),
         })
     }
 
@@ -307,7 +307,7 @@ impl ClientPhase<Fss> for Dealing<'_> {
         Ok(target)
     }
 
-    fn gate(&mut self, position: At, gate: &FssGate, shares: &ClientShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, position: GatePosition, gate: &FssGate, shares: &ClientShares<'_>) -> Result<(), BackendError> {
         let role = self.role;
         self.deal_batch(position, |keys, streams, sink| match role {
             Role::Client => deal_client(gate, keys, streams, shares, sink),
@@ -319,14 +319,14 @@ impl ClientPhase<Fss> for Dealing<'_> {
         if self.role == Role::Client {
             return Ok(());
         }
-        let position = At { node: id, level: 0 };
+        let position = GatePosition { node: id, level: 0 };
         let (client, server) = (stream(&self.client, position, GATE), stream(&self.server, position, GATE));
         (self.sink)(&deal_widen(spec, &self.key, Sides { client: &client, server: &server }, c, target))
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
         let (role, spec) = (self.role, tagged_look_up(table, self.plan.level()));
-        self.deal_batch(At { node: id, level: 0 }, |keys, streams, sink| match role {
+        self.deal_batch(GatePosition { node: id, level: 0 }, |keys, streams, sink| match role {
             Role::Client => deal_look_up_client(&spec, keys, streams, c, sink),
             Role::Server => deal_look_up_server(&spec, keys, streams, c, target, sink),
         })

@@ -38,7 +38,7 @@ use crate::session::masked_weights::{self, Matrix};
 use crate::session::{LinearLayer, Source};
 use tacit_backend_api::BackendError;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, chosen, stream};
+use tacit_ring::share::{GatePosition, chosen, stream};
 
 /// Number of rows of a projection.
 pub(super) const ROWS: usize = 48;
@@ -98,7 +98,7 @@ pub(super) struct AffineMap {
 impl<'a> Projection<'a> {
     pub(super) fn draw(seed: &Prg, layer: LinearLayer<'a>) -> Self {
         let LinearLayer { id, conv, width, batch } = layer;
-        let (position, [kernel, offsets]) = (At { node: id, level: 0 }, words(conv, batch));
+        let (position, [kernel, offsets]) = (GatePosition { node: id, level: 0 }, words(conv, batch));
         let mut words = Zeroizing::new(vec![0u64; conv.out_ch]);
         stream(seed, position, BITS).fill_u64(&mut words);
         let bits = (0..ROWS).flat_map(|row| words.iter().map(move |word| (word >> row & 1) as i32));

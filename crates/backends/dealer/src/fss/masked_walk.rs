@@ -27,7 +27,7 @@ use crate::session::lattice::NO_WEIGHTS;
 use crate::session::{Bytes, Source};
 use tacit_backend_api::BackendError;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ServerPhase, ServerShares, linear_online, stream};
+use tacit_ring::share::{GatePosition, ServerPhase, ServerShares, linear_online, stream};
 use tacit_ring::{Node, Weights};
 
 /// Message: the client's masked input.
@@ -90,7 +90,7 @@ impl BatchHalf<'_> {
 
 impl<'a> MaskedWalk<'a, '_> {
     /// Reads the party's half of the batch at `position`.
-    fn read_half(&mut self, position: At, cost: &FssCost) -> Result<BatchHalf<'a>, BackendError> {
+    fn read_half(&mut self, position: GatePosition, cost: &FssCost) -> Result<BatchHalf<'a>, BackendError> {
         let is_client = matches!(self.party, Party::Client { .. });
         let bytes = self.source.bytes(if is_client { cost.client_material } else { cost.server_material })?;
         Ok(BatchHalf { prg: stream(&self.seed, position, GATE), bytes, is_client })
@@ -140,7 +140,12 @@ impl ServerPhase<Fss> for MaskedWalk<'_, '_> {
         }
     }
 
-    fn gate(&mut self, position: At, gate: &FssGate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
+    fn gate(
+        &mut self,
+        position: GatePosition,
+        gate: &FssGate,
+        shares: &ServerShares<'_>,
+    ) -> Result<Vec<Vec<u64>>, BackendError> {
         let (half, batch) = (self.read_half(position, &gate.cost())?, self.next_batch());
         let Self { plan, session, transcript, .. } = self;
         Ok(match plan.level() {
@@ -150,7 +155,7 @@ impl ServerPhase<Fss> for MaskedWalk<'_, '_> {
     }
 
     fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let half = self.read_half(At { node: id, level: 0 }, &spec.cost())?;
+        let half = self.read_half(GatePosition { node: id, level: 0 }, &spec.cost())?;
         let Self { plan, session, transcript, .. } = self;
         Ok(match plan.level() {
             Level::L1 => server_widen(spec, x, half.to_dealt(), session, transcript),
@@ -160,7 +165,7 @@ impl ServerPhase<Fss> for MaskedWalk<'_, '_> {
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let spec = tagged_look_up(table, self.plan.level());
-        let (half, batch) = (self.read_half(At { node: id, level: 0 }, &spec.cost())?, self.next_batch());
+        let (half, batch) = (self.read_half(GatePosition { node: id, level: 0 }, &spec.cost())?, self.next_batch());
         let Self { plan, session, transcript, .. } = self;
         Ok(match plan.level() {
             Level::L1 => server_look_up(&spec, batch, x, half.to_dealt(), session, transcript),

@@ -64,8 +64,8 @@ pub(crate) fn open<C: ClientPhases>(public: &[u8]) -> Result<Arc<dyn ClientModel
     Ok(Arc::new(Client::<C>::read(public)?))
 }
 
-/// Opens a model at the dealer. As [`Backend::dealing`].
-pub(crate) fn dealing<C: Correlation>(public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
+/// Opens a model at the dealer. As [`Backend::open_dealer`].
+pub(crate) fn open_dealer<C: Correlation>(public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
     Ok(Arc::new(Dealing::<C>::read(public, part)?))
 }
 
@@ -115,8 +115,8 @@ macro_rules! dealer_backend {
                     model::open::<Self>(public)
                 }
 
-                fn dealing(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
-                    model::dealing::<Self>(public, part)
+                fn open_dealer(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
+                    model::open_dealer::<Self>(public, part)
                 }
             }
         };

@@ -41,7 +41,7 @@ fn register(dealings: &Dealings, server: Party, public: &[u8], part: &[u8]) -> R
 }
 
 fn plan_digest(public: &[u8], part: &[u8]) -> [u8; 32] {
-    Registry::standard().get("dealt").unwrap().dealing(public, part).unwrap().digest()
+    Registry::standard().get("dealt").unwrap().open_dealer(public, part).unwrap().digest()
 }
 
 /// A dealer with a model of [`SERVER`], and a claim on material of the model.

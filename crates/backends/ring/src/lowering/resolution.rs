@@ -5,7 +5,7 @@ use tacit_graph::float::FloatOp;
 use super::Problem;
 use super::emit::Emitted;
 use crate::Op;
-use tacit_backend_api::Faint;
+use tacit_backend_api::FaintInput;
 
 /// Root mean squares of fewer steps count as nothing.
 const FEWEST_STEPS: f64 = 0.5;
@@ -28,7 +28,7 @@ pub(super) fn input_step(problem: &Problem, emitted: &Emitted) -> f64 {
 fn input(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let samples = &problem.model.calibration.samples;
     let step = emitted.graph.input().fixed.dequantize(1);
-    let faint = samples.iter().filter(|sample| Faint::detect(sample, step).is_some()).count();
+    let faint = samples.iter().filter(|sample| FaintInput::detect(sample, step).is_some()).count();
     (faint > 0).then(|| {
         format!(
             "of {faint} of {} calibration samples rounding leaves nothing: they lie below a step ({step:.3e}) of the input, and their \

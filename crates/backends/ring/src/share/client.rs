@@ -21,7 +21,7 @@ use tacit_backend_api::{BackendError, Result};
 
 /// The place of a batch of gates in the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct At {
+pub struct GatePosition {
     /// The node.
     pub node: NodeId,
     /// Round of a reduction, else 0.
@@ -43,7 +43,7 @@ pub trait ClientPhase<K: StepTypes> {
     /// The client's share of a linear layer's result; `x` is its share of the tensor that the layer reads.
     fn linear(&mut self, layer: &K::Linear, id: NodeId, x: &[u64]) -> Result<Vec<u64>>;
     /// Handles a batch of gates.
-    fn gate(&mut self, at: At, gate: &K::Gate, shares: &ClientShares<'_>) -> Result<()>;
+    fn gate(&mut self, position: GatePosition, gate: &K::Gate, shares: &ClientShares<'_>) -> Result<()>;
     /// Changes the client's share from `c` to `to`, which is in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, c: &[u64], to: &[u64]) -> Result<()>;
     /// Handles look-ups: `c` is the client's share of the index, `to` the share of the results that it must
@@ -96,16 +96,16 @@ pub fn receive_result(graph: &RingGraph, client_share: &[u64], tag: Tag, channel
 }
 
 /// The share that the client chooses for result `part` of a round: `n` elements of `width` bits.
-pub fn chosen(seed: &Prg, at: At, part: u8, n: usize, width: u32) -> Vec<u64> {
+pub fn chosen(seed: &Prg, position: GatePosition, part: u8, n: usize, width: u32) -> Vec<u64> {
     let mut values = vec![0; n];
-    stream(seed, at, part).fill_u64(&mut values);
+    stream(seed, position, part).fill_u64(&mut values);
     values.iter_mut().for_each(|v| *v &= ring_mask(width));
     values
 }
 
 /// The random stream of `part` of a round.
-pub fn stream(seed: &Prg, at: At, part: u8) -> Prg {
-    seed.fork((at.node as u64) << 24 | (at.level as u64) << 8 | u64::from(part))
+pub fn stream(seed: &Prg, position: GatePosition, part: u8) -> Prg {
+    seed.fork((position.node as u64) << 24 | (position.level as u64) << 8 | u64::from(part))
 }
 
 impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
@@ -114,8 +114,8 @@ impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
     type Error = BackendError;
 
     fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>> {
-        let chosen = |seed: &Prg, n, width| chosen(seed, At { node: id, level: 0 }, 0, n, width);
-        let (at, elements) = (At { node: id, level: 0 }, self.batch * node.elements());
+        let chosen = |seed: &Prg, n, width| chosen(seed, GatePosition { node: id, level: 0 }, 0, n, width);
+        let (position, elements) = (GatePosition { node: id, level: 0 }, self.batch * node.elements());
         let share = match &self.steps[id] {
             Step::Input => {
                 let width = node.fixed.width;
@@ -129,7 +129,7 @@ impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
                 let mut target = chosen(&self.seed, elements, node.fixed.width);
                 self.phase.choose(id, &mut target)?;
                 let shares = ClientShares { tested: inputs[0], values: &[inputs[0]], bases: &[], targets: &[&target] };
-                self.phase.gate(at, gate, &shares)?;
+                self.phase.gate(position, gate, &shares)?;
                 target
             }
             Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
@@ -154,7 +154,7 @@ impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
                     bases: &[&parts.base],
                     targets: &[&target],
                 };
-                self.phase.gate(at, gate, &shares)?;
+                self.phase.gate(position, gate, &shares)?;
                 target
             }
             Step::Local => {
@@ -185,18 +185,18 @@ impl<K: StepTypes, P: ClientPhase<K>> ClientWalk<'_, K, P> {
             lists.push((Cow::Owned(vec![0; input.len()]), node.fixed.width));
         }
         for (round, (level, gate)) in levels.iter().enumerate() {
-            let at = At { node: id, level: round };
+            let position = GatePosition { node: id, level: round };
             let (mut values, mut bases, mut targets) = (Vec::new(), Vec::new(), Vec::new());
             for (part, (list, width)) in lists.iter().enumerate() {
                 let right = level.rights(list, *width, self.batch);
                 values.push(level.difference(list, *width, self.batch));
-                targets.push(chosen(&self.seed, at, part as u8, right.len(), *width));
+                targets.push(chosen(&self.seed, position, part as u8, right.len(), *width));
                 bases.push(right);
             }
             if gate.n() > 0 {
                 let [values, bases, targets] = [&values, &bases, &targets].map(|lists| slices(lists));
                 let shares = ClientShares { tested: values[0], values: &values, bases: &bases, targets: &targets };
-                self.phase.gate(at, gate, &shares)?;
+                self.phase.gate(position, gate, &shares)?;
             }
             for ((list, _), target) in lists.iter_mut().zip(&targets) {
                 *list = Cow::Owned(level.advance(target, list, self.batch));

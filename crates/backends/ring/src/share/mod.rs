@@ -17,7 +17,7 @@ mod steps;
 mod truncate;
 
 pub use batch::{Batch, Times};
-pub use client::{At, ClientPhase, ClientWalk, check_input, chosen, receive_result, stream};
+pub use client::{ClientPhase, ClientWalk, GatePosition, check_input, chosen, receive_result, stream};
 pub use linear::linear_online;
 pub use reduce::Level;
 pub use server::{ServerPhase, ServerWalk};

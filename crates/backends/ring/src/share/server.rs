@@ -10,7 +10,7 @@ use tacit_mpc::gate::slices;
 use super::client::NO_TABLES;
 use super::local::apply;
 use super::truncate;
-use super::{At, Batch, Level, NodeObserver, Step, StepTypes};
+use super::{Batch, GatePosition, Level, NodeObserver, Step, StepTypes};
 use crate::{Node, RingGraph};
 use tacit_backend_api::{BackendError, Result};
 
@@ -21,7 +21,7 @@ pub trait ServerPhase<K: StepTypes> {
     /// The share of a linear layer's result.
     fn linear(&mut self, layer: &K::Linear, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>>;
     /// Handles a batch of gates and returns the shares of its values.
-    fn gate(&mut self, at: At, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>>;
+    fn gate(&mut self, position: GatePosition, gate: &K::Gate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>>;
     /// The share in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, node: &Node, x: &[u64]) -> Result<Vec<u64>>;
     /// Handles look-ups: the shares of the results for the shares of the indices.
@@ -52,13 +52,13 @@ impl<K: StepTypes, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
     type Error = BackendError;
 
     fn node(&mut self, id: NodeId, node: &Node, inputs: &[&Vec<u64>]) -> Result<Vec<u64>> {
-        let at = At { node: id, level: 0 };
+        let position = GatePosition { node: id, level: 0 };
         let share = match &self.steps[id] {
             Step::Input => self.phase.input(node)?,
             Step::Linear(layer) => self.phase.linear(layer, id, node, inputs[0])?,
             Step::Relu(gate) => {
                 let shares = ServerShares { tested: inputs[0], values: &[inputs[0]], bases: &[] };
-                self.phase.gate(at, gate, &shares)?.pop().expect("a ReLU has one value")
+                self.phase.gate(position, gate, &shares)?.pop().expect("a ReLU has one value")
             }
             Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
             Step::Widen(widen) => self.phase.widen(id, widen, node, inputs[0])?,
@@ -66,7 +66,7 @@ impl<K: StepTypes, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
             Step::TruncateExact { bits, gate } => {
                 let parts = truncate::parts(Role::Server, inputs[0], *bits);
                 let shares = ServerShares { tested: &parts.tested, values: &[&parts.value], bases: &[&parts.base] };
-                self.phase.gate(at, gate, &shares)?.pop().expect("a truncation has one value")
+                self.phase.gate(position, gate, &shares)?.pop().expect("a truncation has one value")
             }
             Step::Local => {
                 let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| &*self.graph.nodes()[i].shape).collect();
@@ -103,7 +103,7 @@ impl<K: StepTypes, P: ServerPhase<K>> ServerWalk<'_, K, P> {
                 let bases: Vec<Vec<u64>> = lists().map(|(list, width)| level.rights(list, width, self.batch)).collect();
                 let (values, bases) = (slices(&values), slices(&bases));
                 let shares = ServerShares { tested: values[0], values: &values, bases: &bases };
-                results = self.phase.gate(At { node: id, level: round }, gate, &shares)?;
+                results = self.phase.gate(GatePosition { node: id, level: round }, gate, &shares)?;
             }
             for ((list, _), result) in lists.iter_mut().zip(&results) {
                 *list = level.advance(result, list, self.batch);

@@ -19,7 +19,9 @@ use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientShares, ClientWalk, NodeObserver, check_input, receive_result};
+use tacit_ring::share::{
+    ClientPhase, ClientShares, ClientWalk, GatePosition, NodeObserver, check_input, receive_result,
+};
 
 pub(super) const INPUT: Tag = Tag::new(0x0410, "masked input");
 pub(super) const RESULT: Tag = Tag::new(0x0411, "share of the result");
@@ -166,7 +168,7 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Offline<'_, '_, L> {
         Ok(stored.iter().map(|v| v << unread).collect())
     }
 
-    fn gate(&mut self, _: At, spec: &GateSpec, gate: &ClientShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, _: GatePosition, spec: &GateSpec, gate: &ClientShares<'_>) -> Result<(), BackendError> {
         let ClientShares { tested, values, targets, .. } = *gate;
         let piece = ClientGate::offline(spec, tested, values, targets, self.session, &mut self.keys.ots)?;
         self.pieces.push(Piece::Gate(piece));
@@ -208,7 +210,7 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Online<'_, '_, L> {
         Ok(share)
     }
 
-    fn gate(&mut self, _: At, spec: &GateSpec, gate: &ClientShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, _: GatePosition, spec: &GateSpec, gate: &ClientShares<'_>) -> Result<(), BackendError> {
         let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{FOLLOWS_PLAN}") };
         Ok(piece.online(spec, gate.tested, gate.values, gate.bases, gate.targets, self.session)?)
     }

@@ -104,8 +104,8 @@ impl Lattice for Cheetah {
     type Secret = Option<linear::ClientKeys>;
     type Public = Option<linear::ServerKeys>;
 
-    fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
-        options::parse(Self::NAME, text)
+    fn parse(options: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
+        options::parse(Self::NAME, options)
     }
 
     fn check(options: &Options) -> Result<(), BackendError> {
@@ -160,7 +160,7 @@ impl Lattice for Cheetah {
         }
     }
 
-    fn keys(plans: &[&LinearPlan]) -> PartyCost {
+    fn setup_key_cost(plans: &[&LinearPlan]) -> PartyCost {
         let bytes = if has_connection_keys(plans) { Keys::memory(plans) } else { 0 };
         PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
@@ -171,7 +171,7 @@ impl Lattice for Cheetah {
         }
     }
 
-    fn public(plans: &[&LinearPlan]) -> PartyCost {
+    fn public_values_cost(plans: &[&LinearPlan]) -> PartyCost {
         let bytes = if has_material_keys(plans) { Keys::memory(plans) } else { 0 };
         PartyCost { peak_memory_bytes: bytes, ..PartyCost::default() }
     }
@@ -191,7 +191,7 @@ impl Lattice for Cheetah {
         work
     }
 
-    fn choosing(plan: &LinearPlan) -> PartyCost {
+    fn mask_choice_cost(plan: &LinearPlan) -> PartyCost {
         let mut cost = PartyCost::default();
         cost.work.ntts = plan.choosing_ntts();
         cost

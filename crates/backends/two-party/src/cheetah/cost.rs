@@ -46,12 +46,12 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     }
     for group in &plan.groups {
         let Sides { client, server } = L::work(&group.plan);
-        let choosing = L::choosing(&group.plan);
+        let choosing = L::mask_choice_cost(&group.plan);
         costs.offline.add_work(client, server);
         costs.offline.add_work(choosing, PartyCost::default());
         costs.online.add_work(choosing, PartyCost::default());
     }
-    costs.offline.add_work(PartyCost::default(), L::public(&plan.lattice()));
+    costs.offline.add_work(PartyCost::default(), L::public_values_cost(&plan.lattice()));
     costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
     let Sides { client, server } = extension_costs(rots(plan));
     costs.offline.add_work(client, server);
@@ -173,7 +173,7 @@ fn setup_cost<L: Lattice>(plan: &Plan<L>, traffic: PhaseCost) -> PhaseCost {
         ..PartyCost::default()
     };
     let mut setup = PhaseCost { client: party, server: party, ..traffic };
-    setup.add_work(PartyCost::default(), L::keys(&plan.lattice()));
+    setup.add_work(PartyCost::default(), L::setup_key_cost(&plan.lattice()));
     setup
 }
 

@@ -47,7 +47,7 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`BackendError::Option`].
-    fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError>;
+    fn parse(options: &seam::Options) -> Result<(Options, RingOptions), BackendError>;
 
     /// Checks options that did not come from [`parse`](Self::parse).
     ///
@@ -85,13 +85,13 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     fn add_setup_traffic(plans: &[&Self::Plan], traffic: &mut TrafficModel);
 
     /// Cost of the setup keys at the server.
-    fn keys(plans: &[&Self::Plan]) -> PartyCost;
+    fn setup_key_cost(plans: &[&Self::Plan]) -> PartyCost;
 
     /// Records the first messages of an offline phase: the client's public values.
     fn add_public_traffic(plans: &[&Self::Plan], traffic: &mut TrafficModel);
 
     /// Cost, at the server, of holding those public values during the phase.
-    fn public(plans: &[&Self::Plan]) -> PartyCost;
+    fn public_values_cost(plans: &[&Self::Plan]) -> PartyCost;
 
     /// Records the offline traffic of a plan.
     fn add_traffic(plan: &Self::Plan, ots: &mut PlannedOts, traffic: &mut TrafficModel);
@@ -100,7 +100,7 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     fn work(plan: &Self::Plan) -> Sides<PartyCost>;
 
     /// Work of the client, in each phase, to choose its shares.
-    fn choosing(plan: &Self::Plan) -> PartyCost;
+    fn mask_choice_cost(plan: &Self::Plan) -> PartyCost;
 
     /// Makes the client's keys for all plans of a model.
     ///

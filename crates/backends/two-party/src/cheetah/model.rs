@@ -85,10 +85,10 @@ impl<L: Lattice> Compiled<L> {
 
 pub(crate) fn lower<L: Lattice>(
     model: &Model,
-    text: &seam::Options,
+    options: &seam::Options,
     watch: &Watch,
 ) -> Result<Arc<dyn ServerModel>, BackendError> {
-    let (options, ring_options) = L::parse(text)?;
+    let (options, ring_options) = L::parse(options)?;
     let with_relu_drop = |relu_drop| Options { relu_drop, ..options };
     let target = tacit_ring::Target {
         price: &|graph, dropped| cost::online_bytes::<L>(graph, &with_relu_drop(dropped)).map(|bytes| bytes as f64),
@@ -135,10 +135,10 @@ macro_rules! two_party_backend {
             fn lower_watched(
                 &self,
                 model: &tacit_graph::Model,
-                text: &tacit_backend_api::Options,
+                options: &tacit_backend_api::Options,
                 watch: &tacit_graph::Watch,
             ) -> Result<std::sync::Arc<dyn tacit_backend_api::ServerModel>, tacit_backend_api::BackendError> {
-                $crate::cheetah::model::lower::<Self>(model, text, watch)
+                $crate::cheetah::model::lower::<Self>(model, options, watch)
             }
 
             fn load(

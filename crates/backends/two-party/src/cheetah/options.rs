@@ -100,8 +100,8 @@ pub fn read_gates(reader: &mut seam::Reader<'_>) -> Result<Options, BackendError
 ///
 /// # Errors
 /// [`BackendError::Option`].
-pub(super) fn parse(backend: &'static str, text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
-    let mut reader = text.reader(backend);
+pub(super) fn parse(backend: &'static str, options: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
+    let mut reader = options.reader(backend);
     let default = Options::default();
     let drops = RingOptions::read_relu_drop(&mut reader, RELU_DROP)?;
     let options = Options {

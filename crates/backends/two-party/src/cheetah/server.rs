@@ -15,7 +15,7 @@ use super::plan::{CheetahStepTypes, Member, Plan, Step};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, NodeObserver, ServerPhase, ServerShares, ServerWalk, linear_online};
+use tacit_ring::share::{GatePosition, NodeObserver, ServerPhase, ServerShares, ServerWalk, linear_online};
 use tacit_ring::slack::rounding_error;
 use tacit_ring::{Node, Weights};
 
@@ -138,7 +138,12 @@ impl<L: Lattice> ServerPhase<CheetahStepTypes> for Online<'_, '_, L> {
         linear_online(conv, layer, x, &known, node.fixed.width)
     }
 
-    fn gate(&mut self, _: At, spec: &GateSpec, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
+    fn gate(
+        &mut self,
+        _: GatePosition,
+        spec: &GateSpec,
+        shares: &ServerShares<'_>,
+    ) -> Result<Vec<Vec<u64>>, BackendError> {
         let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{FOLLOWS_PLAN}") };
         Ok(piece.online(spec, shares.tested, shares.values, shares.bases, self.session)?)
     }

@@ -43,8 +43,8 @@ impl Lattice for SciHe {
     type Secret = ();
     type Public = ();
 
-    fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
-        let mut reader = text.reader(Self::NAME);
+    fn parse(options: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
+        let mut reader = options.reader(Self::NAME);
         let options = exact(read_gates(&mut reader)?);
         let ring = RingOptions { linear_error: 0, ..RingOptions::read(&mut reader)? };
         reader.end()?;
@@ -92,13 +92,13 @@ impl Lattice for SciHe {
         cost::add_setup_traffic(plans, traffic);
     }
 
-    fn keys(plans: &[&SlotPlan]) -> PartyCost {
+    fn setup_key_cost(plans: &[&SlotPlan]) -> PartyCost {
         cost::key_memory(plans)
     }
 
     fn add_public_traffic(_: &[&SlotPlan], _: &mut TrafficModel) {}
 
-    fn public(_: &[&SlotPlan]) -> PartyCost {
+    fn public_values_cost(_: &[&SlotPlan]) -> PartyCost {
         PartyCost::default()
     }
 
@@ -110,7 +110,7 @@ impl Lattice for SciHe {
         cost::work(plan)
     }
 
-    fn choosing(_: &SlotPlan) -> PartyCost {
+    fn mask_choice_cost(_: &SlotPlan) -> PartyCost {
         PartyCost::default()
     }
 

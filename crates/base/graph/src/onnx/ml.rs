@@ -2,7 +2,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, Value, attribute, axes_of, fail, floats, int, ints, text, unsupported};
+use super::{Reader, Value, attribute, axes_of, fail, floats, int, ints, string_bytes, unsupported};
 use crate::{FinalActivation, GraphError};
 
 pub(super) const DOMAIN: &str = "ai.onnx.ml";
@@ -70,7 +70,7 @@ impl Reader<'_> {
 
     /// Divides by a norm of the whole row; at the end of the network the client does this.
     fn normalizer(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let norm = text(n, "norm", b"MAX");
+        let norm = string_bytes(n, "norm", b"MAX");
         let input_value = self.value(n, 0).cloned();
         Ok(match (input_value, norm) {
             (Some(Value::Activated(x, FinalActivation::Softmax)), b"L1") => {
@@ -112,7 +112,7 @@ impl Reader<'_> {
     }
 
     fn post_transform(&mut self, n: &NodeProto, scores: Tensor) -> Result<Value, GraphError> {
-        Ok(match text(n, "post_transform", b"NONE") {
+        Ok(match string_bytes(n, "post_transform", b"NONE") {
             b"NONE" => Value::Wire(scores),
             b"SOFTMAX" => Value::Activated(scores, FinalActivation::Softmax),
             b"LOGISTIC" => Value::Activated(scores, FinalActivation::Sigmoid),

@@ -43,7 +43,7 @@ use crate::float::{FloatGraph, FloatOp};
 use crate::{FinalActivation, Function, GraphError, Interval, OutputTensor};
 use budget::Budget;
 use input::{Batch, input_rank, input_type};
-use node::{attribute, axes_of, axis, fail, float, floats, int, ints, label, text, unsupported};
+use node::{attribute, axes_of, axis, fail, float, floats, int, ints, label, string_bytes, unsupported};
 use order::needed_nodes;
 use proto::{GraphProto, ModelProto, NodeProto};
 use tensor::Constant;

@@ -25,7 +25,7 @@ pub(super) fn attribute<'a>(n: &'a NodeProto, name: &str) -> Option<&'a Attribut
     n.attribute.iter().find(|a| a.name == name)
 }
 
-pub(super) fn text<'a>(n: &'a NodeProto, name: &str, default: &'a [u8]) -> &'a [u8] {
+pub(super) fn string_bytes<'a>(n: &'a NodeProto, name: &str, default: &'a [u8]) -> &'a [u8] {
     attribute(n, name).map_or(default, |a| &a.s)
 }
 

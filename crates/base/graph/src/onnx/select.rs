@@ -4,7 +4,7 @@
 use super::proto::NodeProto;
 use super::tensor::{Constant, Data};
 use super::view::{Tensor, agree_but_at};
-use super::{Batch, Reader, axes_of, axis, fail, float, int, ints, text, unsupported};
+use super::{Batch, Reader, axes_of, axis, fail, float, int, ints, string_bytes, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 
@@ -256,7 +256,7 @@ impl Reader<'_> {
 
     pub(super) fn pad(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let mode = text(n, "mode", b"constant");
+        let mode = string_bytes(n, "mode", b"constant");
         let rank = x.shape.len();
         let (pads, value) = if self.opset < 11 {
             (ints(n, "pads").map(<[i64]>::to_vec), float(n, "value", 0.0)?)

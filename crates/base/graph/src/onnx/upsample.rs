@@ -3,7 +3,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, attribute, axes_of, fail, int, ints, text, unsupported};
+use super::{Reader, attribute, axes_of, fail, int, ints, string_bytes, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::ConvGeometry;
@@ -91,11 +91,11 @@ impl Reader<'_> {
         }
         if n.op_type == "SpaceToDepth" {
             // Blocks precede channels, or (CRD) follow them.
-            let perm = if text(n, "mode", b"") == b"CRD" { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
+            let perm = if string_bytes(n, "mode", b"") == b"CRD" { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
             let parts = self.view_as(n, &x, vec![batch, c, h / b, b, w / b, b])?.transposed(&perm);
             return self.view_as(n, &parts, vec![batch, c * b * b, h / b, w / b]);
         }
-        let mode = text(n, "mode", b"DCR");
+        let mode = string_bytes(n, "mode", b"DCR");
         let parts = if mode == b"CRD" {
             self.view_as(n, &x, vec![batch, c / (b * b), b, b, h, w])?.transposed(&[0, 1, 4, 2, 5, 3])
         } else {
@@ -109,7 +109,7 @@ impl Reader<'_> {
     pub(super) fn resize(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let targets = self.resize_targets(n, &x)?;
-        let mode = text(n, "mode", b"nearest").to_vec();
+        let mode = string_bytes(n, "mode", b"nearest").to_vec();
         if int(n, "antialias", 0) != 0 {
             return Err(unsupported(n, "antialias = 1: export it without, or use AveragePool"));
         }
@@ -148,7 +148,7 @@ impl Reader<'_> {
         coordinate: &dyn Fn(usize) -> f64,
     ) -> Result<Tensor, GraphError> {
         let len = x.shape[axis];
-        let mode = text(n, "nearest_mode", b"round_prefer_floor");
+        let mode = string_bytes(n, "nearest_mode", b"round_prefer_floor");
         let mode = if self.opset < 11 { &b"floor"[..] } else { mode };
         let indices: Vec<usize> =
             (0..target.length).map(|o| nearest_to(mode, coordinate(o)).clamp(0.0, (len - 1) as f64) as usize).collect();
@@ -212,7 +212,7 @@ fn coordinates(
     target: &Target,
     opset: i64,
 ) -> Result<Box<dyn Fn(usize) -> f64>, GraphError> {
-    let mode_name = text(n, "coordinate_transformation_mode", b"half_pixel");
+    let mode_name = string_bytes(n, "coordinate_transformation_mode", b"half_pixel");
     let mode = if opset < 11 || n.op_type == "Upsample" { &b"asymmetric"[..] } else { mode_name };
     let (scale, inputs, outputs) = (target.scale, len as f64, target.length as f64);
     Ok(match mode {
@@ -322,7 +322,7 @@ fn read_transposed_axis(
     let taps = (kernel[axis] - 1).checked_mul(dilation).and_then(|t| t.checked_add(1)).filter(|t| *t <= 1 << 20);
     let taps = taps.ok_or_else(|| fail(n, "a kernel that is too long"))?;
     let full = (len - 1) * stride + taps + extra;
-    let auto = text(n, "auto_pad", b"NOTSET");
+    let auto = string_bytes(n, "auto_pad", b"NOTSET");
     let output = if is_unit_axis {
         None
     } else {

@@ -2,7 +2,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, fail, float, int, ints, text, unsupported};
+use super::{Reader, fail, float, int, ints, string_bytes, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::{ConvGeometry, Window};
@@ -278,7 +278,7 @@ fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<
     let pad_list = list(n, "pads", ints(n, "pads"), 2 * axes, 0)?;
     let pad_list =
         if flat { [0, pad_list[0], 0, pad_list[1]] } else { [pad_list[0], pad_list[1], pad_list[2], pad_list[3]] };
-    let auto = text(n, "auto_pad", b"NOTSET");
+    let auto = string_bytes(n, "auto_pad", b"NOTSET");
     let pads = match auto {
         b"NOTSET" | b"" => pad_list,
         b"VALID" => [0; 4],

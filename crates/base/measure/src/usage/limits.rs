@@ -74,13 +74,13 @@ fn affinity(status: &[u8]) -> f64 {
 /// The limits `RLIMIT_AS` and `RLIMIT_DATA` (`ulimit -v`, `-d`), with this process's use.
 fn resources(self_dir: &Path, status: &[u8]) -> impl Iterator<Item = Limit> {
     let text = fs::read(self_dir.join("limits")).unwrap_or_default();
-    let address_space = (limit(&text, "Max address space"), bytes_of_line(status, "VmSize:"));
-    let data = (limit(&text, "Max data size"), bytes_of_line(status, "VmData:"));
+    let address_space = (parse_rlimit(&text, "Max address space"), bytes_of_line(status, "VmSize:"));
+    let data = (parse_rlimit(&text, "Max data size"), bytes_of_line(status, "VmData:"));
     [address_space, data].into_iter().filter_map(|(limit, used)| Some(Limit { limit: limit?, used: used.unwrap_or(0) }))
 }
 
 /// Reads a limit in `/proc/self/limits`; `None` without a limit.
-fn limit(text: &[u8], name: &str) -> Option<u64> {
+fn parse_rlimit(text: &[u8], name: &str) -> Option<u64> {
     let value = lines(text).find_map(|line| line.strip_prefix(name));
     value.and_then(|value_text| value_text.split_ascii_whitespace().next()?.parse::<u64>().ok())
 }

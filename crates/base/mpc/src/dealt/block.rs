@@ -80,7 +80,7 @@ impl Planes {
             table: draw(prg, gate.table_planes() * words),
             sign: draw(prg, words),
             masks: draw(prg, gate.masks() * words),
-            products: draw(prg, gate.terms.planes().len() * words),
+            products: draw(prg, gate.terms.xor_shared_monomials().len() * words),
         }
     }
 
@@ -89,7 +89,8 @@ impl Planes {
         let words = words(len);
         let mut planes = bytes.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c));
         let mut take = |count: usize| planes.by_ref().take(count * words).collect::<Vec<u64>>();
-        let (table, sign, products) = (take(gate.table_planes()), take(1), take(gate.terms.planes().len()));
+        let (table, sign, products) =
+            (take(gate.table_planes()), take(1), take(gate.terms.xor_shared_monomials().len()));
         Self { table, sign, masks, products }
     }
 }

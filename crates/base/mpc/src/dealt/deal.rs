@@ -1,4 +1,4 @@
-//! The dealer's work: the difference between the needs of the gates and the draws of both parties.
+//! Makes the server's material: what the gates need, minus what both parties draw from their seeds.
 
 use tacit_arith::bits::{Bits, transpose};
 use tacit_arith::pack;
@@ -59,9 +59,9 @@ fn deal_block<W: Lane>(gate: &DealtGate, shares: &[&[u64]], streams: Sides<&Prg>
     let beta = &masks[(gate.masks() - 1) * words..];
     let stream = block::column_stream(client, index);
     let mut columns = ColumnWriter::<W> { stream, share: vec![W::default(); len], difference: Vec::new(), out };
-    // The first term is beta itself, the others are (1 - 2 beta) M.
+    // Term 0 is the mask of the sign, `beta`. The term of each monomial M is `(1 - 2 beta) M`.
     columns.push_term(gate, &secrets, &sign, &(0..len).map(|i| bit(beta, i) as i8).collect::<Vec<_>>());
-    for &monomial in gate.terms.arithmetic() {
+    for &monomial in gate.terms.arithmetic_monomials() {
         let product = gate.terms.product(monomial, &masks, words);
         let signed = (0..len).map(|i| bit(&product, i) as i8 * (1 - 2 * bit(beta, i) as i8));
         columns.push_term(gate, &secrets, &sign, &signed.collect::<Vec<_>>());
@@ -89,7 +89,7 @@ fn planes(gate: &DealtGate, bits: &[Bits], masks: &[u64], words: usize) -> Vec<u
         first_bit += m as usize;
     }
     planes.extend_from_slice(bits[gate.low_bits() as usize].words());
-    for &monomial in gate.terms.planes() {
+    for &monomial in gate.terms.xor_shared_monomials() {
         planes.extend(gate.terms.product(monomial, masks, words));
     }
     planes
@@ -118,7 +118,7 @@ impl<W: Lane> ColumnWriter<W> {
         pack::pack_slice(&self.difference, width, &mut self.out);
     }
 
-    /// The columns of one term, which is -1, 0 or 1.
+    /// Appends the columns of one term: each value times `factors[i]`, which is -1, 0 or 1.
     fn push_term(&mut self, gate: &DealtGate, secrets: &[Vec<u64>], sign: &[u64], factors: &[i8]) {
         let times = |i: usize, value: u64| u64::small(factors[i]).wrapping_mul(value);
         let mut opened_index = 1;

@@ -164,7 +164,7 @@ impl Evaluation<'_> {
         let words = block.planes.sign.len();
         let sign_start = self.gate.masked_bits() * words;
         let (terms, Planes { masks, products, .. }) = (&self.gate.terms, &block.planes);
-        let mut sign = terms.lower(opened, masks, products, words, self.role() == Role::Server);
+        let mut sign = terms.lower_digits_share(opened, masks, products, words, self.role() == Role::Server);
         sign.iter_mut()
             .zip(&block.digits[sign_start..])
             .zip(&masks[sign_start..])

@@ -158,7 +158,7 @@ impl DealtGate {
 
     /// Planes of an element in the server's material: tables, the sign of `R`, products of masks.
     pub(super) fn planes(&self) -> usize {
-        self.table_planes() + 1 + self.terms.planes().len()
+        self.table_planes() + 1 + self.terms.xor_shared_monomials().len()
     }
 
     /// Extra bits of the widened tested value; 0 without widening.

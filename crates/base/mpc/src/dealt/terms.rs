@@ -55,19 +55,19 @@ impl Terms {
         Self { digits, exchanges, monomials }
     }
 
-    /// Products with dealt XOR shares.
-    pub(super) fn planes(&self) -> &[Monomial] {
+    /// Monomials with dealt XOR shares.
+    pub(super) fn xor_shared_monomials(&self) -> &[Monomial] {
         if self.exchanges == Exchanges::Two { &self.monomials } else { &[] }
     }
 
     /// Monomials with dealt arithmetic shares, beside the first term.
-    pub(super) fn arithmetic(&self) -> &[Monomial] {
+    pub(super) fn arithmetic_monomials(&self) -> &[Monomial] {
         if self.exchanges == Exchanges::One { &self.monomials } else { &[] }
     }
 
     /// Terms of the multiplexer.
     pub(super) fn count(&self) -> usize {
-        1 + self.arithmetic().len()
+        1 + self.arithmetic_monomials().len()
     }
 
     /// The plane of a monomial's product. `masks` are planes in the order `a_1 .. a_{D-1}, b_0 ..
@@ -127,7 +127,7 @@ impl Terms {
     /// Two exchanges: a party's share of `H`. `opened` as for [`coefficients`](Self::coefficients)
     /// without `q`, `masks` and `products` are the party's shares; `public` says whether this party
     /// adds public terms.
-    pub(super) fn lower(
+    pub(super) fn lower_digits_share(
         &self,
         opened: &[u64],
         masks: &[u64],
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(|d| Terms::new(d, Exchanges::One).count()), [1, 4, 10, 22]);
         for d in 2..=8usize {
             let expected = (1 << (d - 1)) - d + (1..d).map(|k| (1 << k) - 1).sum::<usize>();
-            assert_eq!(Terms::new(d, Exchanges::Two).planes().len(), expected);
+            assert_eq!(Terms::new(d, Exchanges::Two).xor_shared_monomials().len(), expected);
         }
     }
 }

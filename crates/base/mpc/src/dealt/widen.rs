@@ -1,6 +1,7 @@
 //! Signed widening with dealt material: `n` to `n + extra` bits, for `|y| < 2^(n-2)`.
 //!
-//! `y' = y + 2^(n-2)` has the top bit 0, so with `xh = y' + R mod 2^n` it is `xh - R + 2^n (1 - msb
+//! `R = rho - c mod 2^n`, where the server draws `rho` from its stream and `c` is the client's share of
+//! `y`. `y' = y + 2^(n-2)` has the top bit 0, so with `xh = y' + R mod 2^n` it is `xh - R + 2^n (1 - msb
 //! xh) msb R`. The dealer gives the server its shares of `R`'s wrap and of `msb R`; the client
 //! needs only the top bit of `xh`. The low bits of its share stay those of `c`.
 //!
@@ -69,7 +70,7 @@ pub fn client_widen(
     let [wraps, signs] = client_words(spec, prg);
     let tops = planes::recv(session.channel, TOP, 1, spec.n)?;
     let differences = tops[0].iter().zip(c).zip(target).enumerate().map(|(i, ((top, &c), &target))| {
-        // Minus its part of R, which is -c modulo 2^n.
+        // Subtracts the client's term of R, `-c mod 2^n`.
         let part = (c.wrapping_neg() & low_mask(spec.width)).wrapping_neg();
         widen_share(spec, part, top, wraps[i], signs[i]).wrapping_sub(target) >> spec.width
     });

@@ -60,11 +60,11 @@ fn receive_seed(ch: &mut Channel) -> Result<Block, MpcError> {
 }
 
 impl Party for SendingParty {
-    fn before(&self, _ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError> {
+    fn begin_batch(&self, _ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError> {
         Ok(vec![Block::ZERO; blocks])
     }
 
-    fn after(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError> {
+    fn finish_batch(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError> {
         ch.send(CORRECTIONS, &block::to_bytes(corrections))?;
         Ok(ch.flush()?)
     }
@@ -77,7 +77,7 @@ impl Party for SendingParty {
         Ok((seed, iknp::send(ch, delta, &chosen, BOOTSTRAP)?))
     }
 
-    fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
+    fn expand_tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
         tree::expand(hash, self.delta, cots, leaves, corrections);
     }
 }
@@ -89,11 +89,11 @@ impl Drop for SendingParty {
 }
 
 impl Party for ReceivingParty {
-    fn before(&self, ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError> {
+    fn begin_batch(&self, ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError> {
         Ok(block::from_bytes(&ch.recv(CORRECTIONS, 16 * blocks)?))
     }
 
-    fn after(&self, _ch: &mut Channel, _corrections: &[Block]) -> Result<(), MpcError> {
+    fn finish_batch(&self, _ch: &mut Channel, _corrections: &[Block]) -> Result<(), MpcError> {
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Party for ReceivingParty {
         Ok((seed, iknp::receive(ch, &mut self.prg, &keys, BOOTSTRAP)?))
     }
 
-    fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
+    fn expand_tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]) {
         tree::expand_punctured(hash, cots, corrections, leaves);
     }
 }

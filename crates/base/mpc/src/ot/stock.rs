@@ -23,16 +23,18 @@ use super::schedule::{Schedule, Step, Trees};
 use super::workers;
 use crate::MpcError;
 
-/// The difference between sender and receiver.
+/// The steps of an extension that differ between sender and receiver.
 pub(super) trait Party: Sync {
-    /// Corrections of a batch before its trees are expanded: from the peer at the receiver, zeros
-    /// at the sender.
-    fn before(&self, ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError>;
-    /// After the expansion of the trees: the sender sends the corrections.
-    fn after(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError>;
+    /// Returns the corrections with which a batch of trees is expanded, `blocks` blocks. The receiver
+    /// gets them from its peer; at the sender they are zeros, which the expansion overwrites.
+    fn begin_batch(&self, ch: &mut Channel, blocks: usize) -> Result<Vec<Block>, MpcError>;
+    /// Sends the corrections after the expansion, at the sender. Does nothing at the receiver.
+    fn finish_batch(&self, ch: &mut Channel, corrections: &[Block]) -> Result<(), MpcError>;
     /// A bootstrap for this direction alone: [`BOOTSTRAP`] COTs of a new `delta`, and a new public seed.
     fn bootstrap(&mut self, ch: &mut Channel) -> Result<(Block, Vec<Block>), MpcError>;
-    fn tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]);
+    /// Writes the leaves of one tree. The sender also writes the tree's corrections, which the
+    /// receiver reads.
+    fn expand_tree(&self, hash: &CcrHash, cots: &[Block], corrections: &mut [Block], leaves: &mut [Block]);
 }
 
 /// One extension, with all inputs for the expansion of its trees.
@@ -92,7 +94,7 @@ impl Extension {
         for (lane, (corrections, leaves)) in parts.enumerate() {
             let tree = index * lanes + lane;
             let hash = CcrHash::new(keys.tree(self.number, tree));
-            party.tree(&hash, &cots[tree * depth..][..depth], corrections, leaves);
+            party.expand_tree(&hash, &cots[tree * depth..][..depth], corrections, leaves);
         }
         let row = (index * leaf_count / GROUP) as u64;
         match lanes {
@@ -116,8 +118,9 @@ pub(super) struct Stock<P> {
     keys: HashKeys,
     extension: Extension,
     schedule: Schedule,
-    /// The newest tree: its number and its outputs.
+    /// Number of the tree whose outputs `ready` holds.
     newest: usize,
+    /// Outputs of that tree; draws take them before new trees are made.
     ready: Vec<Block>,
     /// Wiped buffer of the previous extension; the system would clear new memory page by page.
     spare: Option<Base>,
@@ -205,7 +208,7 @@ impl<P: Party> Stock<P> {
         let params = self.params();
         let (leaves, per_tree) = (params.leaves(), params.corrections());
         let items = leaves / GROUP * emit.stride();
-        let mut corrections = self.party.before(ch, (whole + extra as usize) * per_tree)?;
+        let mut corrections = self.party.begin_batch(ch, (whole + extra as usize) * per_tree)?;
         let mut ready = std::mem::take(&mut self.ready);
         if extra {
             ready.resize(leaves, Block::ZERO);
@@ -228,7 +231,7 @@ impl<P: Party> Stock<P> {
             self.newest = first + whole;
         }
         self.ready = ready;
-        self.party.after(ch, &corrections)
+        self.party.finish_batch(ch, &corrections)
     }
 
     /// Starts an extension with set `next`, fed from the remaining trees.

@@ -17,7 +17,7 @@ pub use policy::read_policy;
 
 use crate::accept::authentication::AuthenticatedConnection;
 use crate::jobs::event::Event;
-use crate::shared::{CONTROL, OPERATORS, Shared};
+use crate::shared::{CONTROL_POOL, OPERATOR_POOL, Shared};
 use answer::Peer;
 use axum::body::Body;
 use graceful_close::GracefulStream;
@@ -74,7 +74,7 @@ impl Control {
             return turn_away(&mut stream, "403 Forbidden", reason).await;
         }
         let peer = Peer { client, role };
-        if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CONTROL }, client.0) {
+        if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATOR_POOL } else { CONTROL_POOL }, client.0) {
             let reason = no_room(full);
             let detail = format!("{role} {name} ({client}) at {address}: {reason}");
             self.shared.count_refusal("of the control interface, without a place", Some(address.ip()), detail);

@@ -143,7 +143,7 @@ async fn reload(
 async fn watch_events(state: SharedState, Extension(peer): RequestPeer) -> Answer {
     peer.require_operator()?;
     let place = state
-        .watcher()
+        .try_stream_permit()
         .ok_or_else(|| Refusal::new(StatusCode::TOO_MANY_REQUESTS, "too many are watching; try again later"))?;
     let Shares(state) = state;
     Ok(response_of_type("text/event-stream", events::stream(state, place)))

@@ -55,7 +55,7 @@ impl State {
     }
 
     /// Takes a permit for an event stream; `None` if all [`MAX_STREAMS`] are taken.
-    pub(super) fn watcher(&self) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn try_stream_permit(&self) -> Option<OwnedSemaphorePermit> {
         self.streams.clone().try_acquire_owned().ok()
     }
 }

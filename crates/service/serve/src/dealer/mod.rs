@@ -14,7 +14,7 @@ use crate::accept::identity::client_label;
 use crate::accept::refusal_reasons::BROKEN;
 use crate::ops::signals::StopSignals;
 use crate::ops::state::schema::state_error;
-use crate::server::not_listening;
+use crate::server::listen_error;
 use ending::Ending;
 use numbers::Numbers;
 use sending::send_in_pieces;
@@ -121,8 +121,8 @@ const IDLE_POLL: Duration = Duration::from_secs(3600);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Pools of connections: one for clients, one for servers, so that clients cannot exhaust the
 /// servers' slots.
-const CLIENTS: usize = 0;
-const SERVERS: usize = 1;
+const CLIENT_POOL: usize = 0;
+const SERVER_POOL: usize = 1;
 const FILES: u64 = 2;
 const OTHER_FILES: u64 = 64;
 
@@ -145,8 +145,8 @@ impl DealerServer {
         dealings.remember(hidden.map_err(state_error(&config.numbers))?);
         let admission = Admission::new(limits(&config));
         let listener = ThreadedListener::bind(config.listen, admission.clone(), "tacit-dealer");
-        let listener = listener.map_err(not_listening(config.listen))?;
-        let address = listener.address().map_err(not_listening(config.listen))?;
+        let listener = listener.map_err(listen_error(config.listen))?;
+        let address = listener.address().map_err(listen_error(config.listen))?;
         let shared = Shared { admission, config, dealings, numbers, ending: Ending::default() };
         Ok(Self { listener, address, shared: Arc::new(shared) })
     }
@@ -242,7 +242,7 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     let key = key.ok_or_else(|| NetError::Tls("a certificate that cannot be read".into()))?;
     let (party, role, name) = (key.0, Role::from_certificate(certificate), common_name(certificate));
     let label = client_label(&name.unwrap_or_default(), key);
-    let pool = if role == Role::Server { SERVERS } else { CLIENTS };
+    let pool = if role == Role::Server { SERVER_POOL } else { CLIENT_POOL };
     slot.authenticate(pool, party).map_err(|full| {
         let config = &shared.config;
         ServeError::NotGranted(match full {

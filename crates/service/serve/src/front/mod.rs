@@ -23,7 +23,7 @@ use crate::control::graceful_close::GracefulStream;
 use crate::control::keepalive::Keepalive;
 use crate::control::{EndConditions, exchange, no_room, turn_away};
 use crate::ops::signals::StopSignals;
-use crate::server::{listen, not_listening};
+use crate::server::{listen, listen_error};
 use counts::Counts;
 use node_registry::NodeRegistry;
 use placement_service::PlacementService;
@@ -43,8 +43,8 @@ use tokio_rustls::rustls;
 
 /// Pools of connections: one for clients, one for operators, so that clients cannot exhaust the
 /// operators' slots.
-const CLIENTS: usize = 0;
-const OPERATORS: usize = 1;
+const CLIENT_POOL: usize = 0;
+const OPERATOR_POOL: usize = 1;
 /// Connections of authenticated peers, by pool: nodes use the operators' pool.
 const POOLS: [PoolLimits; 2] =
     [PoolLimits { connections: 4096, per_peer: 16 }, PoolLimits { connections: 4096, per_peer: 2048 }];
@@ -110,8 +110,8 @@ impl Front {
     pub fn bind(config: FrontConfig) -> Result<Self, ServeError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServeError::system("starting the front"))?;
-        let listener = runtime.block_on(async { listen(config.listen) }).map_err(not_listening(config.listen))?;
-        let address = listener.local_addr().map_err(not_listening(config.listen))?;
+        let listener = runtime.block_on(async { listen(config.listen) }).map_err(listen_error(config.listen))?;
+        let address = listener.local_addr().map_err(listen_error(config.listen))?;
         let registry = NodeRegistry::new(config.lease, config.queries_per_day, config.key_copies.max(1));
         let service = open_service(registry, &config)?;
         let (stopper, stop) = watch::channel(false);
@@ -246,7 +246,7 @@ async fn serve_connection(
     }
     let peer = Peer { client: authenticated.client, role: authenticated.role };
     let mut stream = GracefulStream::new(authenticated.stream);
-    if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CLIENTS }, peer.client.0) {
+    if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATOR_POOL } else { CLIENT_POOL }, peer.client.0) {
         let reason = no_room(full);
         turn_away(&mut stream, "503 Service Unavailable", reason).await;
         let identity = CertificateIdentity::new(

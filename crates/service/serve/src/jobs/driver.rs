@@ -171,7 +171,7 @@ impl Driver {
             Event::HttpConnected => {}
             Event::Accepted { reply } => drop(reply.send(())),
             Event::Greeted { number, identity, closer, reply } => {
-                let _ = reply.send(self.greet(number, identity, closer));
+                let _ = reply.send(self.admit_connection(number, identity, closer));
             }
             Event::Refused { kind } => self.record.record_refusal(kind),
             Event::Requested { number, request, open, reply } => {

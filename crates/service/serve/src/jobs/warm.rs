@@ -53,7 +53,7 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
         }
         let learned = run(&offer, &backend, threads);
         // This client's keys will not be used again.
-        offer.model.rest();
+        offer.model.free_idle_memory();
         learned
     });
     let (model, backend) = (&offered.name, offered.backend);

@@ -6,7 +6,7 @@ use crate::accept::access::Rules;
 use crate::jobs::event::Event;
 use crate::models::catalog::{Catalog, Changes};
 use crate::models::source::{AskReload, Reloaded, Source, Unusable};
-use crate::shared::{Handshakes, Shared};
+use crate::shared::{ServingTls, Shared};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -97,7 +97,7 @@ async fn reload(shared: &Arc<Shared>, source: &mut Option<Box<dyn Source>>) -> R
         let Some((mut reader, identity)) = result.await else { return Err(broken(faults)) };
         match identity {
             Ok(identity) => {
-                shared.tls.send_replace(Handshakes::new(&identity, shared.config.max_control));
+                shared.tls.send_replace(ServingTls::new(&identity, shared.config.max_control));
                 reloaded.certificates = true;
             }
             Err(e) => faults.push(format!("the certificates stay as they were: {e}")),

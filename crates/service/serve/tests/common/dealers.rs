@@ -29,8 +29,8 @@ pub fn lowered_by(backend: &dyn Backend, salt: u8, options: &str) -> Arc<dyn Ser
 }
 
 /// A dealer that runs until the test ends, with keys of all parties in `dir/keys`.
-pub fn dealer(dir: &Path) -> SocketAddr {
-    dealer_with(dir, |_| {})
+pub fn start_dealer(dir: &Path) -> SocketAddr {
+    start_dealer_with(dir, |_| {})
 }
 
 /// Keys of all parties in `dir/keys`.
@@ -43,7 +43,7 @@ pub fn make_keys(dir: &Path) {
     }
 }
 
-pub fn dealer_with(dir: &Path, adjust: impl FnOnce(&mut tacit_serve::DealerConfig)) -> SocketAddr {
+pub fn start_dealer_with(dir: &Path, adjust: impl FnOnce(&mut tacit_serve::DealerConfig)) -> SocketAddr {
     let folder = dir.join("keys");
     make_keys(dir);
     let numbers = dir.join(format!("numbers-{:?}.sqlite", thread::current().id()));

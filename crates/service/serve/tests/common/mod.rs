@@ -103,7 +103,7 @@ pub fn make_keys(dir: &Path) -> PathBuf {
 }
 
 /// Writes an access file with rules for all clients, and with others for alice.
-pub fn rules(dir: &Path, default: &str, alice: &str) -> PathBuf {
+pub fn write_rules(dir: &Path, default: &str, alice: &str) -> PathBuf {
     make_keys(dir);
     let path = dir.join("access.toml");
     let client = identity(dir, "alice").fingerprint;
@@ -147,10 +147,10 @@ impl Running {
         Self::serving_in(dir, catalog(), tune)
     }
 
-    /// Serves the models of [`catalog`] under the access rules of [`rules`].
+    /// Serves the models of [`catalog`] under the access rules of [`write_rules`].
     pub fn start_with_rules(default: &str, alice: &str, tune: impl FnOnce(&mut ServerConfig)) -> Self {
         Self::in_own_folder(|dir| {
-            let access = rules(dir, default, alice);
+            let access = write_rules(dir, default, alice);
             Self::start_in(dir, |config| {
                 config.access = Some(access);
                 tune(config);
@@ -160,7 +160,7 @@ impl Running {
 
     /// Replaces the access rules of a server that was started with some.
     pub fn change_rules(&self, default: &str, alice: &str) {
-        rules(&self.dir, default, alice);
+        write_rules(&self.dir, default, alice);
         self.handle.reload_access().unwrap();
     }
 

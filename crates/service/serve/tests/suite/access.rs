@@ -80,7 +80,7 @@ fn class_alone(salt: u8) -> tacit_graph::Model {
 #[test]
 fn offers_scores_only_to_allowed_clients() {
     let dir = Folder::new();
-    let access = rules(&dir, "answers = 'top-1'", "answers = 'all'");
+    let access = write_rules(&dir, "answers = 'top-1'", "answers = 'all'");
     let mut catalog = catalog();
     let toy = Toy::default();
     catalog.offer("one-class", &toy, toy.lower(&class_alone(1), &"".parse().unwrap()).unwrap()).unwrap();
@@ -101,7 +101,7 @@ fn offers_scores_only_to_allowed_clients() {
 #[test]
 fn quota_costs_no_material_and_outlives_restart() {
     let dir = Folder::new();
-    let access = rules(&dir, "queries_per_day = 100", "queries_per_day = 2");
+    let access = write_rules(&dir, "queries_per_day = 100", "queries_per_day = 2");
     let mut server = start(&dir, &access);
     let mut client = server.client("alice", "one");
     for _ in 0..3 {
@@ -185,7 +185,7 @@ fn counts_answer_before_it_begins() {
 #[test]
 fn clock_set_back_resets_no_quota() {
     let dir = Folder::new();
-    let access = rules(&dir, "", "queries_per_day = 1");
+    let access = write_rules(&dir, "", "queries_per_day = 1");
     let server = start(&dir, &access);
     infer(&mut server.client("alice", "one")).unwrap();
     drop(server);
@@ -263,13 +263,13 @@ fn revokes_certificate_by_serial_number() {
 #[test]
 fn restart_burns_material_of_revoked_clients() {
     let dir = Folder::new();
-    let access = rules(&dir, "", "");
+    let access = write_rules(&dir, "", "");
     let server = start(&dir, &access);
     for name in ["alice", "bob"] {
         server.client(name, "one").prepare().unwrap();
     }
     drop(server);
-    rules(&dir, "revoked = true", "revoked = false");
+    write_rules(&dir, "revoked = true", "revoked = false");
     let server = start(&dir, &access);
     assert!(matches!(greeting_reply(&server, "bob"), Reply::Refused { .. }));
     assert_eq!(server.client("alice", "one").list_stored().unwrap().len(), 1);
@@ -280,9 +280,9 @@ fn restart_burns_material_of_revoked_clients() {
 #[test]
 fn rejects_bad_access_file() {
     let dir = Folder::new();
-    let access = rules(&dir, "", "models = ['one']");
+    let access = write_rules(&dir, "", "models = ['one']");
     let server = start(&dir, &access);
-    rules(&dir, "querys_per_day = 5", "");
+    write_rules(&dir, "querys_per_day = 5", "");
     let error = server.handle.reload_access().unwrap_err();
     assert!(matches!(&error, ServeError::Access { path, .. } if *path == access), "{error}");
     assert_eq!(server.connection("alice").models().unwrap().len(), 1);
@@ -352,14 +352,14 @@ fn estimates_outlive_restart() {
 #[test]
 fn unusable_state_file_stops_only_quotas() {
     let dir = Folder::new();
-    let access = rules(&dir, "", "rate_per_minute = 100");
+    let access = write_rules(&dir, "", "rate_per_minute = 100");
     drop(start(&dir, &access));
     fs::write(dir.join("server-material/server.sqlite"), "no database, but long enough for a header".repeat(9))
         .unwrap();
     infer(&mut start(&dir, &access).client("alice", "one")).unwrap();
     let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), keys::load_server(&dir.join("keys")).unwrap());
     config.store = Some(dir.join("server-material"));
-    config.access = Some(rules(&dir, "", "queries_per_day = 1"));
+    config.access = Some(write_rules(&dir, "", "queries_per_day = 1"));
     let error = Server::bind(catalog(), config).err().unwrap();
     assert!(matches!(&error, ServeError::State { what, .. } if what.contains("not a database")), "{error}");
 }

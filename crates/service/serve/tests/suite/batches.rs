@@ -275,7 +275,7 @@ fn inputs_of_a_batch_count_against_quota_and_rate() {
     let whole = BatchPart { index: 0, inputs: 3 };
     let serve_with = |rule: &str| {
         Running::in_own_folder(|dir| {
-            let access = rules(dir, "", rule);
+            let access = write_rules(dir, "", rule);
             serving_batches_in(dir, |c| c.access = Some(access))
         })
     };

@@ -2,8 +2,8 @@
 //! is refused.
 use crate::common::*;
 use crate::dealers::{
-    check_dealt_answer, check_values, client_config, dealer, dealer_with, lowered, make_keys, open_dealt, reached,
-    registry, resources, serve_dealt,
+    check_dealt_answer, check_values, client_config, lowered, make_keys, open_dealt, reached, registry, resources,
+    serve_dealt, start_dealer, start_dealer_with,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ use tacit_store::keys;
 
 /// Starts a server of `model(1)` and its dealer.
 fn serving(dir: &Path) -> (Running, SocketAddr) {
-    let dealer = dealer(dir);
+    let dealer = start_dealer(dir);
     (serve_dealt(dir, dealer, lowered(1), |_| {}), dealer)
 }
 
@@ -166,7 +166,7 @@ fn names_unreachable_dealer() {
 /// Starts a second dealer with the same certificate, as if the first had been restarted.
 fn dealer_apart(dir: &Path) -> SocketAddr {
     let dir = dir.to_owned();
-    thread::spawn(move || dealer(&dir)).join().unwrap()
+    thread::spawn(move || start_dealer(&dir)).join().unwrap()
 }
 
 #[track_caller]
@@ -177,7 +177,7 @@ fn check_error<T>(result: Result<T, BackendError>, text: &str) {
 #[test]
 fn delivers_each_half_once() {
     let dir = Folder::new();
-    let address = dealer(&dir);
+    let address = start_dealer(&dir);
     let model = lowered(3);
     let order = model.order().unwrap();
     let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(&dir, address, who));
@@ -207,7 +207,7 @@ fn delivers_each_half_once() {
 #[test]
 fn refuses_model_under_other_keys() {
     let dir = Folder::new();
-    let address = dealer(&dir);
+    let address = start_dealer(&dir);
     let model = lowered(3);
     let order = model.order().unwrap();
     let orders = reached(&dir, address, keys::ORDERS);
@@ -230,7 +230,7 @@ fn refuses_model_under_other_keys() {
 #[test]
 fn limits_dealer_connections_per_party() {
     let dir = Folder::new();
-    let address = dealer_with(&dir, |config| config.max_per_party = 2);
+    let address = start_dealer_with(&dir, |config| config.max_per_party = 2);
     let model = lowered(3);
     let order = model.order().unwrap();
     let claim = Claim { nonce: [1; 32], digest: order.digest };
@@ -250,7 +250,7 @@ fn limits_dealer_connections_per_party() {
 #[test]
 fn strangers_and_clients_take_no_slot_of_servers() {
     let dir = Folder::new();
-    let address = dealer_with(&dir, |config| (config.max_connections, config.max_handshakes) = (1, 4));
+    let address = start_dealer_with(&dir, |config| (config.max_connections, config.max_handshakes) = (1, 4));
     let model = lowered(3);
     let order = model.order().unwrap();
     let orders = reached(&dir, address, keys::ORDERS);
@@ -439,7 +439,7 @@ fn silent_address() -> SocketAddr {
 #[test]
 fn dealer_request_times_out() {
     let dir = Folder::new();
-    let address = dealer_with(&dir, |config| config.request_timeout = Duration::ZERO);
+    let address = start_dealer_with(&dir, |config| config.request_timeout = Duration::ZERO);
     let model = lowered(3);
     let order = model.order().unwrap();
     let error = reached(&dir, address, keys::ORDERS).deal(&order, &[0; 32]).err().unwrap();

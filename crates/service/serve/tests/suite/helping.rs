@@ -73,7 +73,7 @@ fn helper_may_only_make_stored_material() {
 fn helper_makes_material_for_owner_within_limits() {
     let dir = Folder::new();
     let [helper_id, owner_id] = make_helper_keys(&dir);
-    let access = rules(&dir, "", "");
+    let access = write_rules(&dir, "", "");
     let server = serving_batches_in(&dir, |config| {
         config.access = Some(access.clone());
         config.stored_per_client = 2;
@@ -107,7 +107,7 @@ fn helper_makes_material_for_owner_within_limits() {
 fn revoked_owner_revokes_helper() {
     let dir = Folder::new();
     make_helper_keys(&dir);
-    let access = rules(&dir, "", "revoked = true");
+    let access = write_rules(&dir, "", "revoked = true");
     let server = serving_batches_in(&dir, |config| config.access = Some(access));
     assert!(refusal(helper(&server)).contains("revoked"));
 }

@@ -2,7 +2,8 @@
 //! the dealer, its lifetime or its room.
 use crate::common::*;
 use crate::dealers::{
-    check_dealt_answer, check_values, client_config, dealer, lowered, lowered_by, open_dealt, reached, serve_dealt,
+    check_dealt_answer, check_values, client_config, lowered, lowered_by, open_dealt, reached, serve_dealt,
+    start_dealer,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -374,7 +375,7 @@ fn deals_on_demand_if_pools_fail() {
 #[test]
 fn only_servers_deal_ahead_and_bind() {
     let dir = Folder::new();
-    let address = dealer(&dir);
+    let address = start_dealer(&dir);
     let model = lowered(1);
     let server = serve_dealt(&dir, address, Arc::clone(&model), |config| config.pool = 1 << 30);
     wait_for_stock(&server);

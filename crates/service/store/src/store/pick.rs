@@ -17,7 +17,7 @@ pub struct Picked {
 }
 
 /// Picked material and its content.
-pub type InHand<T = Claimed> = (Picked, T);
+pub type PickedContent<T = Claimed> = (Picked, T);
 
 impl Store {
     /// Picks ready material and returns its content. The content must not be used before
@@ -26,7 +26,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
-    pub fn pick(&self, id: MaterialId, binding: Binding) -> Result<Option<InHand<Zeroizing<Vec<u8>>>>, StoreError> {
+    pub fn pick(
+        &self,
+        id: MaterialId,
+        binding: Binding,
+    ) -> Result<Option<PickedContent<Zeroizing<Vec<u8>>>>, StoreError> {
         self.picked(id, binding, |file, stored| self.read_from(id, file, stored))
     }
 
@@ -34,7 +38,12 @@ impl Store {
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
-    pub fn pick_within(&self, id: MaterialId, binding: Binding, in_memory: u64) -> Result<Option<InHand>, StoreError> {
+    pub fn pick_within(
+        &self,
+        id: MaterialId,
+        binding: Binding,
+        in_memory: u64,
+    ) -> Result<Option<PickedContent>, StoreError> {
         self.picked(id, binding, |file, stored| {
             if stored.bytes <= in_memory {
                 return Ok(Claimed::Memory(self.read_from(id, file, stored)?));
@@ -51,7 +60,7 @@ impl Store {
         id: MaterialId,
         binding: Binding,
         load: impl FnOnce(&File, &Stored) -> Result<T, StoreError>,
-    ) -> Result<Option<InHand<T>>, StoreError> {
+    ) -> Result<Option<PickedContent<T>>, StoreError> {
         let stored = self.ledger.ready(id, binding)?;
         let picked = self.claimed_file(id, &stored).and_then(|file| {
             let Some(file) = FileLock::try_exclusive(file).map_err(StoreError::file("locking", &self.path(id)))? else {

@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"TCTCKEYS";
 const VERSION: u16 = 1;
-const FIXED: usize = 8 + 2 + 32 + 32 + 2;
-const ENTRY: usize = 8;
+pub(super) const FIXED: usize = 8 + 2 + 32 + 32 + 2;
+pub(super) const ENTRY: usize = 8;
 pub(super) const DIGEST: usize = 32;
 /// More keys than circuits need; too few for a hostile file to take much memory.
 const MAX_KEYS: usize = 4096;

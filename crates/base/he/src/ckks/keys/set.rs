@@ -174,10 +174,10 @@ impl KeySet {
         })
     }
 
-    fn take(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
+    fn get_by_id(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
         match (self.keys.get(&id), &self.paged) {
             (Some(key), _) => Ok(key.clone()),
-            (None, Some(paged)) => paged.take(id),
+            (None, Some(paged)) => paged.load(id),
             (None, None) => Err(HeError::MissingKey { key: id.kind.to_string(), level: id.level }),
         }
     }
@@ -187,7 +187,7 @@ impl KeySet {
     /// # Errors
     /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; errors of reading the key from a file.
     pub fn get(&self, kind: KeyKind, level: usize) -> Result<Arc<SwitchKey>, HeError> {
-        self.take(self.find(kind, level, None)?)
+        self.get_by_id(self.find(kind, level, None)?)
     }
 
     /// As [`KeySet::get`], with `alpha` special primes: keys of one hoisted step share digits.
@@ -195,7 +195,7 @@ impl KeySet {
     /// # Errors
     /// Those of [`KeySet::get`]; [`HeError::KeyAlpha`] for another number of special primes.
     pub fn get_with(&self, kind: KeyKind, level: usize, alpha: usize) -> Result<Arc<SwitchKey>, HeError> {
-        self.take(self.find(kind, level, Some(alpha))?)
+        self.get_by_id(self.find(kind, level, Some(alpha))?)
     }
 
     /// Checks that all keys are present, before a circuit runs.
@@ -215,7 +215,8 @@ impl Paged {
         self.loaded.lock().expect(Self::NOT_POISONED).iter().map(|(_, key)| key.memory_bytes()).sum()
     }
 
-    fn take(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
+    /// Loads a key, or finds it among those loaded before.
+    fn load(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
         let place =
             *self.places.get(&id).ok_or_else(|| HeError::MissingKey { key: id.kind.to_string(), level: id.level })?;
         {

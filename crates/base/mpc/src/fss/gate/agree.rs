@@ -46,12 +46,12 @@ fn toss(role: Role, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) ->
         Role::Server => {
             channel.send(COMMITMENT, &ring::commit(role, session, &hash_for_commitment(session, &own_coin), &nonce))?;
             channel.flush()?;
-            let peer_coin = take(channel, COIN)?;
+            let peer_coin = receive_digest(channel, COIN)?;
             channel.send(COIN, &[own_coin, nonce].concat())?;
             (own_coin, peer_coin)
         }
         Role::Client => {
-            let commitment = take(channel, COMMITMENT)?;
+            let commitment = receive_digest(channel, COMMITMENT)?;
             channel.send(COIN, &own_coin)?;
             channel.flush()?;
             let opening = channel.recv(COIN, 2 * COIN_BYTES)?;
@@ -66,7 +66,7 @@ fn toss(role: Role, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) ->
     Ok(PublicSeed::from_bytes(*hash.finalize().as_bytes().first_chunk().expect("a digest is longer")))
 }
 
-fn take(channel: &mut Channel, tag: Tag) -> Result<[u8; DIGEST], MpcError> {
+fn receive_digest(channel: &mut Channel, tag: Tag) -> Result<[u8; DIGEST], MpcError> {
     Ok(*channel.recv(tag, DIGEST)?.first_chunk().expect("that many bytes came"))
 }
 
@@ -134,13 +134,18 @@ impl CheckTranscript {
         words_and_bits.extend(bits.own);
         let digests = Digests { words_and_bits, bits, projections: *projections.finalize().as_bytes() };
         match role {
-            Role::Client => show_last(&digests, &session, channel, prg),
-            Role::Server => show_first(&digests, &session, channel),
+            Role::Client => exchange_digests_as_client(&digests, &session, channel, prg),
+            Role::Server => exchange_digests_as_server(&digests, &session, channel),
         }
     }
 }
 
-fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) -> Result<(), MpcError> {
+fn exchange_digests_as_client(
+    digests: &Digests,
+    session: &[u8; 32],
+    channel: &mut Channel,
+    prg: &mut Prg,
+) -> Result<(), MpcError> {
     let nonce = random(prg);
     channel.send(
         COMMITMENT,
@@ -157,8 +162,8 @@ fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: 
     Ok(channel.flush()?)
 }
 
-fn show_first(digests: &Digests, session: &[u8; 32], channel: &mut Channel) -> Result<(), MpcError> {
-    let commitment = take(channel, COMMITMENT)?;
+fn exchange_digests_as_server(digests: &Digests, session: &[u8; 32], channel: &mut Channel) -> Result<(), MpcError> {
+    let commitment = receive_digest(channel, COMMITMENT)?;
     channel.send(DIGESTS, &[&digests.words_and_bits[..], &digests.projections].concat())?;
     channel.flush()?;
     let received = channel.recv(DIGESTS, digests.words_and_bits.len() + COIN_BYTES)?;

@@ -201,11 +201,11 @@ fn changed_halves_of_lines_are_found_or_without_effect() {
 }
 
 /// More than one piece, the last one partial.
-const PIECES: usize = PIECE + 77;
+const MORE_THAN_ONE_PIECE: usize = PIECE + 77;
 
 #[test]
 fn looks_up_several_pieces_and_in_the_largest_tables() {
-    for (n, bits, width) in [(PIECES, 3, 12), (300, 12, 16)] {
+    for (n, bits, width) in [(MORE_THAN_ONE_PIECE, 3, 12), (300, 12, 16)] {
         let batch = Batch::of_many(n, bits, width);
         assert!(batch.run(|_| {}).unwrap() == batch.expected(bits), "{bits} bits");
         assert!(batch.shared_results() == batch.expected(bits), "{bits} bits");
@@ -215,11 +215,11 @@ fn looks_up_several_pieces_and_in_the_largest_tables() {
 /// Flips bits in the second piece of either party's half.
 #[test]
 fn changed_halves_of_several_pieces_are_found_or_without_effect() {
-    let batch = Batch::of_many(PIECES, 3, 12);
+    let batch = Batch::of_many(MORE_THAN_ONE_PIECE, 3, 12);
     let expected = honest(batch.run_both(|_| {}));
     let cost = batch.spec(Checked::Both).cost();
     for (party, len) in [cost.client_material, cost.server_material].into_iter().enumerate() {
-        let first = len - len / PIECES * 77;
+        let first = len - len / MORE_THAN_ONE_PIECE * 77;
         let bits = (first..len).step_by((len - first) / 6).map(|byte| 8 * byte);
         let run = |bit| batch.run_both(|halves| flip(&mut halves[party], bit));
         let detected = count_peer_failures(party, bits, &expected, run);
@@ -236,8 +236,8 @@ fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
     for (table, checked) in tables.iter().flat_map(|table| [(table, Checked::Client), (table, Checked::Both)]) {
         let spec = FssLookUp::new(table, checked).unwrap();
         // Words of 20 and 61 bits in whole bytes; where both are checked, all have 61.
-        let of_word = if checked == Checked::Client { 4 + 3 } else { 2 * 3 };
-        let padding = [0, spec.n() * (table.words_dealt().len() + 1) * of_word];
+        let padding_bits_per_word = if checked == Checked::Client { 4 + 3 } else { 2 * 3 };
+        let padding = [0, spec.n() * (table.words_dealt().len() + 1) * padding_bits_per_word];
         let frequencies = |party: usize, fixed: &[usize], c: u64, target: u64| {
             let (c, target) = (vec![c; spec.n()], vec![target; spec.n()]);
             dealt_frequencies(&key, fixed, |keys, streams| {

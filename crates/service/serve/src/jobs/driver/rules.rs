@@ -6,7 +6,7 @@ use crate::accept::identity::CertificateIdentity;
 use crate::accept::refusal_reasons::NO_ROOM;
 use crate::jobs::event::TurnedAway;
 use crate::jobs::gate::burn_revoked;
-use crate::shared::CLIENTS;
+use crate::shared::CLIENT_POOL;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tacit_admission::Full;
@@ -24,7 +24,7 @@ fn no_room(full: Full) -> &'static str {
 }
 
 impl Driver {
-    pub(super) fn greet(
+    pub(super) fn admit_connection(
         &mut self,
         number: u64,
         identity: CertificateIdentity,
@@ -34,7 +34,7 @@ impl Driver {
             return Err(TurnedAway { kind: "of clients that were revoked", reason });
         }
         let certificate = identity.helper.unwrap_or(identity.client);
-        if let Err(full) = self.admission.authenticate(number, CLIENTS, certificate.0) {
+        if let Err(full) = self.admission.authenticate(number, CLIENT_POOL, certificate.0) {
             return Err(TurnedAway { kind: NO_ROOM, reason: no_room(full) });
         }
         // A name in the access rules takes precedence.

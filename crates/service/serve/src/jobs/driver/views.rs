@@ -2,7 +2,7 @@
 use super::Driver;
 use crate::ops::published::Status;
 use crate::ops::snapshot::{PeerCounts, Scheduling, Snapshot};
-use crate::shared::{CONTROL, OPERATORS};
+use crate::shared::{CONTROL_POOL, OPERATOR_POOL};
 
 impl Driver {
     pub(super) fn publish(&self, ended: bool) {
@@ -41,7 +41,7 @@ impl Driver {
         };
         let peers = PeerCounts {
             connections: self.connections.len(),
-            control_connections: counts.pools[CONTROL] + counts.pools[OPERATORS],
+            control_connections: counts.pools[CONTROL_POOL] + counts.pools[OPERATOR_POOL],
             greetings: counts.handshakes,
             greeting_places: counts.handshake_slots,
             ..recorded.peers

@@ -141,7 +141,7 @@ struct ScheduledModel {
     backend: &'static str,
     plan: [u8; 32],
     /// The plan for one input.
-    of_one: [u8; 32],
+    single_plan: [u8; 32],
     batch: u32,
     device: Device,
     /// Whether a dealer makes all of its material.
@@ -155,7 +155,7 @@ impl ScheduledModel {
             name: offered.name.as_str().into(),
             backend: offered.backend,
             plan: offered.plan,
-            of_one: offered.single().plan,
+            single_plan: offered.single().plan,
             batch: offered.batch(),
             device,
             dealt,

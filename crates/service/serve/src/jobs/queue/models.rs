@@ -49,7 +49,7 @@ impl Queue {
     /// is burnt.
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
         let kinds = &self.models.by_id;
-        let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].of_one);
+        let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].single_plan);
         let withdrawn: Vec<ModelId> = self.models.ids.values().copied().filter(is_gone).collect();
         self.models.ids.retain(|_, model| !is_gone(model));
         for model in withdrawn {

@@ -2,6 +2,7 @@
 
 use super::super::super::eval::Evaluator;
 use super::super::super::tests::{Bench, spec};
+use super::super::file::{DIGEST, ENTRY, FIXED};
 use super::*;
 use std::path::PathBuf;
 
@@ -46,7 +47,10 @@ fn budgets_do_not_change_answers() {
     let x = bench.values(128);
     let a = bench.encrypt(&x, 3);
     let key_bytes = SwitchKey::packed_bytes(&context, needs(&bench)[0]);
-    assert_eq!(std::fs::metadata(&file.0).unwrap().len() as usize, 76 + 5 * 8 + 32 + 5 * (key_bytes + 32));
+    assert_eq!(
+        std::fs::metadata(&file.0).unwrap().len() as usize,
+        FIXED + 5 * ENTRY + DIGEST + 5 * (key_bytes + DIGEST)
+    );
     let mut answers = Vec::new();
     for budget in [0, 2 * key_bytes, 100 * key_bytes] {
         let opened = KeyFile::open(&file.0, &context, &CLIENT).unwrap();
@@ -109,12 +113,12 @@ fn rejects_damaged_and_foreign_files() {
     assert!(matches!(folder, HeError::Format { .. }), "{folder}");
     let file = write_key_file(&mut bench, "damaged");
     let good = std::fs::read(&file.0).unwrap();
-    let record = SwitchKey::packed_bytes(&context, needs(&bench)[0]) + 32;
-    let body = 76 + 5 * 8 + 32;
+    let record = SwitchKey::packed_bytes(&context, needs(&bench)[0]) + DIGEST;
+    let body = FIXED + 5 * ENTRY + DIGEST;
     let attempt = |bytes: &[u8]| -> Result<(), HeError> {
         std::fs::write(&file.0, bytes).unwrap();
         let keys = KeySet::paged(&context, KeyFile::open(&file.0, &context, &CLIENT)?, 0);
-        keys.ids().into_iter().try_for_each(|id| keys.take(id).map(|_| ()))
+        keys.ids().into_iter().try_for_each(|id| keys.get_by_id(id).map(|_| ()))
     };
     attempt(&good).unwrap();
     for cut in (0..good.len()).step_by(7).chain([good.len() - 1]) {
