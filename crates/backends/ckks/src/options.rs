@@ -32,10 +32,11 @@ pub(super) enum ReluBy {
     Composite,
 }
 
-/// On which inputs polynomials hold.
+/// The inputs for which the polynomials must be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Domain {
-    /// All accepted inputs, of a range that the lowering may narrow. With `margin`: as `Calibrated`.
+    /// Every input that the model accepts, from a range that the lowering may narrow. With `margin`: as
+    /// `Calibrated`.
     Auto,
     /// All inputs that the model accepts, for certain.
     Accepted,
@@ -91,7 +92,7 @@ pub(super) struct Options {
     /// Whether the client rounds answers to twice their error. Digits below reveal something of the weights
     /// and of the secret key, and add nothing to the answer.
     pub round: bool,
-    /// Most inputs, of those tried, with a wrong answer that no client notices.
+    /// Most tried inputs that may get a wrong answer without the client noticing.
     pub unnoticed: u32,
 }
 
@@ -126,7 +127,7 @@ const PLACEMENT: RangeInclusive<u32> = 0..=30;
 
 const UNNOTICED: RangeInclusive<u32> = 0..=1000;
 
-/// How bootstraps may compute their rotations, in order of falling number of keys.
+/// How bootstraps may compute their rotations.
 pub(super) const BOOTSTRAPS: [Steps; 3] = [Steps::Hoisted, Steps::Paired, Steps::Chained];
 
 struct BootstrapSteps(Steps);
@@ -170,7 +171,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether so many wrong answers, of inputs that were tried, may go unnoticed.
+    /// Whether clients may fail to notice the wrong answers of this many tried inputs.
     pub fn tolerates(&self, wrong: usize) -> bool {
         wrong <= self.unnoticed as usize
     }

@@ -43,7 +43,8 @@ pub(super) fn plan(model: &Model, options: &Options, approximation_error: f64, w
     plan_of(model, &emitted, options, approximation_error, watch)
 }
 
-/// `approximation_error` is the error of answers by polynomials, as a share of the outputs' range.
+/// Plans an emitted program. `approximation_error` is the error of the answers that comes from polynomials in
+/// place of functions, as a share of the outputs' range.
 ///
 /// # Errors
 /// A network that no secure parameters hold, or with answers that would be noise.

@@ -43,8 +43,8 @@ const KEEP_WORKER: Duration = Duration::from_secs(2);
 /// How long [`ServerHandle::shutdown`] waits beyond the grace.
 const BEYOND_GRACE: Duration = Duration::from_secs(10);
 
-/// Each takes a file descriptor and, once the peer has sent something, another and the state of a
-/// handshake.
+/// Most connections in a handshake. Each takes a file descriptor and, once the peer has sent
+/// something, another one and the state of the handshake.
 const MAX_HANDSHAKE_SLOTS: usize = 1024;
 const MIN_HANDSHAKE_SLOTS: u64 = 16;
 /// File descriptors of a handshake slot.

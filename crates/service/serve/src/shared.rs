@@ -32,9 +32,10 @@ pub(crate) fn limits(config: &ServerConfig, handshakes: usize) -> Limits {
     Limits { handshakes, handshake_timeout, pools: vec![clients, control, control] }
 }
 
+/// TLS for new connections, replaced when certificates are reloaded.
 pub(crate) struct ServingTls {
     pub(crate) config: Arc<rustls::ServerConfig>,
-    /// Validity of its certificates, by name, if readable.
+    /// Name and validity of each certificate whose validity can be read.
     validity: Vec<(&'static str, Validity)>,
 }
 
@@ -47,7 +48,7 @@ impl ServingTls {
         Self { config, validity: validity.collect() }
     }
 
-    /// Expiry of its certificates, and advice about them.
+    /// Expiry of the certificates, and advice about them.
     pub(crate) fn certificates(&self) -> Vec<CertificateRow> {
         let rows = self.validity.iter().map(|&(name, validity)| CertificateRow {
             name,
@@ -65,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) marks: Marks,
     pub(crate) rules: watch::Receiver<Arc<Rules>>,
-    /// Stored counts of answers; without a folder, the driver alone counts.
+    /// Counts of answers on disk; `None` without a folder, where only the driver counts.
     pub(crate) usage: Option<Usage>,
     pub(crate) tls: watch::Sender<ServingTls>,
     pub(crate) admission: Admission,

@@ -63,7 +63,7 @@ impl Scheme for Dealt {
 
     fn choose(graph: &RingGraph, steps: &[Step], options: &Options) -> Result<Choices, BackendError> {
         let lattice = Layers::new(graph, &choose_lattice_layers(&masked_bytes(graph, steps), options.linear))?;
-        Ok(Choices { moves: moved_tensors(graph, steps), lattice })
+        Ok(Choices { moved_tensors: moved_tensors(graph, steps), lattice })
     }
 
     fn canonical_gate(gate: &DealtGate) -> impl Serialize {
@@ -75,7 +75,7 @@ impl Scheme for Dealt {
 impl Plan {
     /// Whether the client moves its share of a node's tensor to one that the dealer knows.
     pub(super) fn is_moved(&self, node: NodeId) -> bool {
-        self.choices.moves[node]
+        self.choices.moved_tensors[node]
     }
 
     /// Length of the server's half, in bytes.

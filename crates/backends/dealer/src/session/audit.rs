@@ -14,7 +14,8 @@
 //! watches them, and deals correctly until it knows, learns nothing in time.
 //!
 //! A seed is opened only if both parties agree, and then neither uses the material. The seed makes
-//! all masks and keys of that material and nothing else: A's keys are the owner's. Of k wrongly
+//! all masks and keys of that material and nothing else. The keys of the weight masks `A` (see
+//! `masked_weights`) come from the owner. Of k wrongly
 //! dealt materials, at least one is found with probability `1 - (1 - rate)^k`. A ticket binds the
 //! dealer for both parties: the server gets it and passes it to the client, and the dealer gives
 //! out halves for no other ticket.

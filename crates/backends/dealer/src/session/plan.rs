@@ -76,7 +76,7 @@ pub(crate) trait Scheme:
 #[derive(Default)]
 pub(crate) struct Choices {
     /// For each node, whether the client moves its share of the tensor; empty if it moves none.
-    pub(crate) moves: Vec<bool>,
+    pub(crate) moved_tensors: Vec<bool>,
     /// The linear layers that use lattices instead of the dealer.
     pub(crate) lattice: Layers,
 }
@@ -126,9 +126,9 @@ impl<C: Scheme> Plan<C> {
     pub(crate) fn batched(&self, batch: usize) -> Self {
         assert_eq!(self.batch, 1, "plans of batches are made from the plan for one input");
         let steps = self.steps.iter().map(|step| step.times(batch)).collect();
-        let Choices { moves, lattice } = &self.choices;
+        let Choices { moved_tensors, lattice } = &self.choices;
         let (graph, choices) =
-            (Arc::clone(&self.graph), Choices { moves: moves.clone(), lattice: lattice.times(batch) });
+            (Arc::clone(&self.graph), Choices { moved_tensors: moved_tensors.clone(), lattice: lattice.times(batch) });
         let binding = seam::batch_digest(&self.binding, batch);
         Self { graph, steps, batch, choices, options: self.options, binding }
     }

@@ -83,7 +83,8 @@ fn has_connection_keys(plans: &[&LinearPlan]) -> bool {
     !plans.is_empty() && !has_material_keys(plans)
 }
 
-/// Number of the keys' generator among the children of a material's seed. No node has this number.
+/// Number of the fork of a material's seed that makes the keys. No fork for a node has this
+/// number.
 const KEYS_CHILD: u64 = u64::MAX;
 
 const HAS_KEYS: &str = "a model with a linear layer has keys, of a material or a connection";

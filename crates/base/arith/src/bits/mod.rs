@@ -108,20 +108,20 @@ impl Bits {
         *w = *w & !(1 << (i % 64)) | (bit as u64) << (i % 64);
     }
 
-    /// `self ^= other`. Panics if the lengths differ.
+    /// `self ^= rhs`. Panics if the lengths differ.
     pub fn xor_assign(&mut self, rhs: &Self) {
         assert_eq!(self.len, rhs.len, "lengths of bit vectors");
         self.words.iter_mut().zip(&rhs.words).for_each(|(a, b)| *a ^= b);
     }
 
-    /// `self ^ other`. Panics if the lengths differ.
+    /// `self ^ rhs`. Panics if the lengths differ.
     pub fn xor(&self, rhs: &Self) -> Self {
         let mut out = self.clone();
         out.xor_assign(rhs);
         out
     }
 
-    /// `self & other`. Panics if the lengths differ.
+    /// `self & rhs`. Panics if the lengths differ.
     pub fn and(&self, rhs: &Self) -> Self {
         assert_eq!(self.len, rhs.len, "lengths of bit vectors");
         Self { len: self.len, words: self.words.iter().zip(&rhs.words).map(|(a, b)| a & b).collect() }

@@ -40,6 +40,7 @@ impl Accumulator {
         for part in pairs.chunks(MAX_ACCUMULATED - 1) {
             if self.count + part.len() > MAX_ACCUMULATED {
                 self.reduce(basis);
+                // A reduced sum counts as one product.
                 self.count = 1;
             }
             for i in 0..level {

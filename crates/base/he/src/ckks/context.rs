@@ -30,7 +30,8 @@ pub struct Context {
 pub(super) struct Subring {
     /// Table of the ring of `N / gap` coefficients, or of the smallest one with a transform.
     pub(super) table: NttTable,
-    /// Positions in the small transform of the rows of eight that differ, until blocks repeat.
+    /// The full transform repeats the small one's values. For each row of eight places, until the rows
+    /// repeat: where its eight values are in the small transform.
     pub(super) rows: Vec<u32>,
 }
 

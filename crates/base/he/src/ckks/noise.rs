@@ -6,8 +6,8 @@ use tacit_arith::sample::ERROR_COINS;
 pub const ERROR_VARIANCE: f64 = ERROR_COINS as f64 / 2.0;
 
 /// An estimate of the error and of the size of an encrypted message. Errors of coefficients are
-/// taken as independent: a deviation d of coefficients makes one of `d sqrt(2n) / scale` of each of
-/// n slots, which read 2n coefficients.
+/// taken as independent. If each coefficient of the error has deviation d, each of the n slots has
+/// deviation `d sqrt(2n) / scale`, because a slot sums 2n coefficients.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// Deviation of one coefficient of the error.
@@ -16,14 +16,15 @@ pub struct Estimate {
     pub magnitude: f64,
 }
 
-/// Deviation of a coefficient by rounding both halves, the second times the ternary secret.
+/// Deviation that rounding both halves adds to a coefficient. The second half's rounding is multiplied
+/// by the ternary secret.
 pub fn rounding_deviation(degree: usize) -> f64 {
     ((1.0 + 2.0 / 3.0 * degree as f64) / 12.0).sqrt()
 }
 
-/// Deviation by the digits of a switch: uniform in ranges of `2^digit_log2`, times the errors of
-/// the key, divided by the special modulus of `2^special_log2`, but for the rounding of that
-/// division.
+/// Deviation that a key switch adds. Each digit, uniform in a range of `2^digit_log2[i]`, multiplies
+/// an error of the key, and the sum is divided by `2^special_log2`. The rounding of that division is
+/// not included.
 pub fn digits_deviation(degree: usize, digit_log2: &[f64], special_log2: f64) -> f64 {
     switched_deviation(degree, digit_log2, special_log2, ERROR_VARIANCE.sqrt())
 }

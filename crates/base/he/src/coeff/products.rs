@@ -90,7 +90,8 @@ impl Weights {
         self.residue.resize(DEGREE, 0);
     }
 
-    /// Transforms the polynomial with these (index, coefficient) pairs to polynomial k of a row.
+    /// Stores, as polynomial `k` of `row`, the NTT of the polynomial with these (index, coefficient)
+    /// pairs.
     /// Indices are public; no branch depends on coefficients.
     ///
     /// # Panics

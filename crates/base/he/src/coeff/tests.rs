@@ -153,7 +153,8 @@ fn expanded_parts_multiply_within_the_error_bound() {
     }
 }
 
-/// In all rings, beside given values. Masks' coefficients are l bits shorter.
+/// Positions flagged in `chosen` carry a mask instead of a value. A mask's coefficient takes at least
+/// l - 1 bits fewer on the wire.
 #[test]
 fn chosen_masks_decrypt_to_themselves() {
     let parties = Parties::new();

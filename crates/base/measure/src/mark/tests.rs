@@ -22,10 +22,10 @@ fn lines_are_parsed_and_printed() {
 
 #[test]
 fn bad_lines_are_refused() {
-    let long_name = format!("begin {}", "a".repeat(65));
-    let fields: String = (0..33).map(|i| format!(" k{i}=1")).collect();
+    let long_name = format!("begin {}", "a".repeat(MAX_NAME + 1));
+    let fields: String = (0..=MAX_FIGURES).map(|i| format!(" k{i}=1")).collect();
     let fields = format!("end x{fields}");
-    let long = format!("note {}", "a".repeat(1100));
+    let long = format!("note {}", "a".repeat(MAX_LINE));
     let bad = [
         "",
         "begin",

@@ -5,7 +5,7 @@ use super::{Roots, bytes_of_line, lines};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Version 1 reports unlimited group memory as a number above this, in bytes.
+/// Control groups of version 1 report unlimited memory as a number of bytes above this.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Present resource limits of this process.
@@ -14,7 +14,7 @@ pub struct ProcessLimits {
     /// Bytes of memory for this process and all others under its tightest limit; `None` if the
     /// system does not report them.
     pub memory_bytes: Option<u64>,
-    /// Free bytes of it, including those that the kernel can reclaim (file cache).
+    /// Bytes of `memory_bytes` that are free or that the kernel can reclaim (file cache).
     pub available_bytes: Option<u64>,
     /// Processors at a time: allowed processors, or a quota, which may be a fraction; 0 if the
     /// system does not report them.

@@ -22,7 +22,8 @@ impl Delta {
         Self(Block(dealer.next_block().0 | 1))
     }
 
-    /// The share of the party without the seed of `seeded`, 16 bytes.
+    /// Draws the seeded party's share from `seeded` and returns the other party's, which the dealer sends
+    /// (16 bytes).
     pub fn split(&self, seeded: &mut Prg) -> DeltaShare {
         DeltaShare(seeded.next_block() ^ self.0)
     }

@@ -15,9 +15,9 @@ impl Expander {
         Self { nodes: Zeroizing::new(vec![Block::ZERO; leaves]), hashes: Zeroizing::new(vec![Block::ZERO; leaves]) }
     }
 
-    /// Expands a tree from the nodes of one level through the levels of `hashes`, each with its
-    /// correction. Leaf `i` of the result has the path `i`, the highest bit first. Returns the
-    /// leaves, a second buffer of the same size, and the number of hashes.
+    /// Expands a tree from the nodes `start` of one level. `levels` has the hash of each level below,
+    /// `corrections` its correction. Leaf `i` of the result has the path `i`, the highest bit first.
+    /// Returns the leaves, a second buffer of the same size, and the number of hashes.
     pub(super) fn run(
         &mut self,
         start: impl ExactSizeIterator<Item = Block>,

@@ -11,6 +11,8 @@ use crate::queue::InputKey;
 use crate::resources::Resources;
 
 impl<P: Policy> Scheduler<P> {
+    /// Ends a request or notice. Its inputs that have not ended get `outcome`; a notice ends for
+    /// `problem`.
     pub(super) fn end_group(&mut self, id: Owner, outcome: Outcome, problem: NoticeProblem) {
         let Some(keys) = self.work.clear_out(id) else { return };
         for key in keys {
@@ -33,6 +35,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
+    /// Checks that the client has a request, a notice, a pool or kept material.
     fn check_client(&self, client: ClientId) -> Result<(), Rejected> {
         let is_known = !self.work.groups_of_client(client).is_empty()
             || !self.stock.pools_of(client).is_empty()
@@ -40,6 +43,7 @@ impl<P: Policy> Scheduler<P> {
         if is_known { Ok(()) } else { Err(Rejected::UnknownClient(client)) }
     }
 
+    /// Ends a notice that its client has withdrawn.
     pub(super) fn withdraw(&mut self, notice: NoticeId) -> Result<(), Rejected> {
         let id = Owner::Notice(notice);
         self.check_live(id)?;
@@ -67,6 +71,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
+    /// Ends the client's requests and notices, and burns its stock.
     pub(super) fn handle_client_revoked(&mut self, client: ClientId) -> Result<(), Rejected> {
         self.check_client(client)?;
         for id in self.work.groups_of_client(client) {
@@ -93,6 +98,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
+    /// Changes the machine's resources, and queues the parked inputs that now have room.
     pub(super) fn set_capacity(&mut self, capacity: Resources) -> Result<(), Rejected> {
         self.machine.set_capacity(capacity);
         self.refresh_all();
@@ -102,7 +108,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// A queued job can never run: its request or notice ends.
+    /// Ends the request or notice of a queued job that no capacity fits.
     pub(super) fn reject_unfit(&mut self, key: InputKey, reason: Rejected) {
         let id = self.work.input(key).group;
         let outcome = Outcome::Cancelled(Cause::CannotFit);
@@ -112,6 +118,7 @@ impl<P: Policy> Scheduler<P> {
         self.end_group(id, outcome, NoticeProblem::Failed);
     }
 
+    /// Ends notices and refills, and with [`Shutdown::Now`] also requests.
     pub(super) fn shutdown(&mut self, how: Shutdown) -> Result<(), Rejected> {
         if self.lifecycle != Lifecycle::Open && how == Shutdown::Drain {
             return Err(Rejected::ShuttingDown);

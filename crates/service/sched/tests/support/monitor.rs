@@ -29,13 +29,13 @@ pub struct Monitor {
     pub stopping: BTreeMap<JobId, Start>,
     materials: BTreeMap<MaterialId, (Material, ModelId, Option<ClientId>)>,
     requests: BTreeMap<RequestId, Open>,
-    /// Notices whose material is kept, with the client that it is kept for.
+    /// Clients for whom the material of a notice is kept.
     keeping: BTreeMap<NoticeId, ClientId>,
-    /// Open notices, as far as events and actions show, with their clients.
+    /// Clients of the notices that were announced and have not ended.
     announced: BTreeMap<NoticeId, ClientId>,
     kept: BTreeSet<MaterialId>,
     lanes: BTreeMap<Owner, u32>,
-    /// Running jobs of a notice that is claimed or has ended: they count against no known lanes.
+    /// Running jobs of a notice that is claimed or has ended. They count against no lanes.
     claimed: BTreeSet<JobId>,
     /// Disconnected clients without a request since.
     away: BTreeSet<ClientId>,
@@ -206,7 +206,7 @@ impl Monitor {
         self.claimed.extend(notice_jobs.map(|(job, _)| *job));
     }
 
-    /// Checks that the model, the lanes and the connection of the job's owner allow the start.
+    /// Asserts that the model, the lanes and the connection of the job's owner allow the start.
     fn check_owner_allows(&self, start: &Start) {
         assert!(!self.removed.contains(&start.model), "a job of a model that is gone");
         let owner = |work: Work| match work {

@@ -58,14 +58,15 @@ impl Ending {
         Running(self)
     }
 
-    /// A server is being sent its half of a material, whose client may fetch the other half.
+    /// Adds a material whose client may fetch its half. The dealer waits for that without a limit until
+    /// [`start_fetch_time`](Self::start_fetch_time).
     pub(super) fn add_pending(&self, ticket: Ticket) {
         let mut state = self.state();
         state.forget_old(Instant::now());
         state.dealt.insert(ticket, None);
     }
 
-    /// The server has its half: the client has [`FETCH_TIME`] from now on.
+    /// Starts the client's [`FETCH_TIME`], once the server has its half.
     pub(super) fn start_fetch_time(&self, ticket: &Ticket) {
         if let Some(dealt_at) = self.state().dealt.get_mut(ticket) {
             *dealt_at = Some(Instant::now());

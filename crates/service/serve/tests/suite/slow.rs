@@ -1,5 +1,5 @@
-//! A client with a link of 1 kbit/s. The link passes a piece for each answer of another client, which gets at
-//! least ten a second, so no test waits for a clock.
+//! Clients whose link carries 1 kbit/s. Where a test measures no time, the link passes one piece for each
+//! answer that another client gets: at least ten a second.
 use crate::common::*;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 use tacit_client::{ClientConfig, Connection};
 
-/// Bytes of a tenth of a second at 1 kbit/s.
+/// Bytes that 1 kbit/s carries in a tenth of a second.
 const PIECE: usize = 12;
 /// A link without a limit.
 const FAST: u64 = u64::MAX / 2;
@@ -97,7 +97,8 @@ fn serves_link_of_1_kbit() {
     assert_eq!(server.handle.served(), answers + 2);
 }
 
-/// As with 1 kbit/s and a server's 10 s, the handshake takes more than twice the time of a silent connection.
+/// The handshake takes more than twice the time after which the server closes a silent connection, as at
+/// 1 kbit/s with a server's usual 10 s.
 #[test]
 fn waits_for_slow_handshake() {
     let server = Running::start(|c| c.greeting_timeout = Duration::from_secs(1));

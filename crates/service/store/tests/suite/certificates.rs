@@ -82,7 +82,7 @@ fn failed_renewal_keeps_certificate() {
     let renew = |name: &str| keys::renew(dir.path(), name, None).unwrap_err();
     assert!(matches!(renew("ca"), StoreError::ClientName(_)));
     assert!(renew("carol").to_string().contains("carol.pem"));
-    // Another one's key: the certificate that is there is not this key's.
+    // Puts bob's key beside alice's certificate: the pair does not match.
     let alice = fs::read(dir.path().join("alice.pem")).unwrap();
     fs::copy(dir.path().join("bob.key"), dir.path().join("alice.key")).unwrap();
     assert!(renew("alice").to_string().contains("not of the key beside it"));

@@ -46,8 +46,10 @@ fn opening_narrows_permissions() {
     }
     drop((store, second));
     // A narrow mode stays.
-    fs::set_permissions(folder.join("lock"), Permissions::from_mode(0o600)).unwrap();
+    let lock = folder.join("lock");
+    fs::set_permissions(&lock, Permissions::from_mode(0o600)).unwrap();
     open(&folder);
+    assert_eq!(mode(&lock), 0o600);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use tacit_ids::MaterialId;
 use tacit_sched::{Cause, Event, InputReport, Outcome, Owner, Span};
 
 impl Queue {
+    /// Counts an answered input for demand and metrics; ignores inputs that ended otherwise.
     pub(super) fn record_answer(&mut self, owner: Owner, report: &InputReport) {
         if report.outcome == Outcome::Done {
             let Some(live) = self.inputs.live.get(&owner) else { return };
@@ -18,17 +19,20 @@ impl Queue {
         }
     }
 
+    /// Forgets material that is gone, and tells the scheduler.
     pub(super) fn forget(&mut self, material: MaterialId) {
         self.materials.remove(&material);
         self.handle_or_ignore(Event::MaterialGone { material });
     }
 
+    /// Refuses the connection that stands ready for this input, if any.
     pub(super) fn turn_away(&mut self, owner: Owner, reason: &str) {
         if let Some(connection) = self.inputs.live.get_mut(&owner).and_then(|live| live.ready_connection.take()) {
             self.effects.push(Effect::Refuse { connection, reason: reason.into() });
         }
     }
 
+    /// Removes an input with its names and connections, and returns it.
     pub(super) fn close(&mut self, owner: Owner) -> Option<PendingInput> {
         self.offers.forget(owner);
         let live = self.inputs.live.remove(&owner)?;
@@ -44,6 +48,7 @@ impl Queue {
     }
 }
 
+/// Why an input that ended with this outcome takes no more connections, for people.
 pub(super) fn reason(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Done => "it is answered already",
