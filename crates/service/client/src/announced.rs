@@ -106,8 +106,8 @@ impl Client {
 
     fn check_makes(&self, maker: &Self) -> Result<(), ClientError> {
         self.check_prepares()?;
-        let [theirs, own] =
-            [maker, self].map(|client| (client.binding().client, client.binding().model, client.of_one().digest()));
+        let [theirs, own] = [maker, self]
+            .map(|client| (client.binding().client, client.binding().model, client.single_model().digest()));
         if theirs != own {
             let text = "the connection that makes an announced input's material is of another client or model";
             return Err(ClientError::Usage(text.into()));

@@ -17,7 +17,7 @@ impl Client {
         self.config.max_batch = inputs;
     }
 
-    pub(crate) fn of_one(&self) -> &dyn ClientModel {
+    pub(crate) fn single_model(&self) -> &dyn ClientModel {
         &*self.one
     }
 
@@ -73,7 +73,7 @@ impl Client {
     /// Errors of the store.
     pub fn stored_batches(&self) -> Result<Vec<usize>, ClientError> {
         let Some(stock) = &self.stock else { return Ok(vec![]) };
-        let (client, model, plan) = (self.binding().client, self.binding().model, self.of_one().digest());
+        let (client, model, plan) = (self.binding().client, self.binding().model, self.single_model().digest());
         let mut sizes = Vec::new();
         for inputs in (2..=self.max_batch()).rev() {
             let held = stock.ready(Binding { client, model, plan: batch_digest(&plan, inputs) })?;
@@ -105,7 +105,7 @@ impl Client {
     pub fn next_stored(&self, left: usize) -> Result<Option<usize>, ClientError> {
         let Some(stock) = self.stock.as_ref().filter(|_| left > 0) else { return Ok(None) };
         let (client, model) = (self.binding().client, self.binding().model);
-        if !stock.ready(Binding { client, model, plan: self.of_one().digest() })?.is_empty() {
+        if !stock.ready(Binding { client, model, plan: self.single_model().digest() })?.is_empty() {
             return Ok(Some(1));
         }
         if left == 1 {

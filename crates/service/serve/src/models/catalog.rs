@@ -21,7 +21,7 @@ pub(crate) struct Offered {
     /// Digests of the plans for 1, 2 and more inputs in one batch, up to the back end's limit.
     sizes: Vec<[u8; 32]>,
     /// For a batch: the offered model for one input.
-    of_one: Option<Arc<Self>>,
+    single_offer: Option<Arc<Self>>,
 }
 
 impl Offered {
@@ -35,7 +35,7 @@ impl Offered {
             material_bytes: model.costs().offline.server.stored_bytes,
             sizes: (1..=model.max_batch()).map(|batch| batch_digest(&plan, batch)).collect(),
             model,
-            of_one: None,
+            single_offer: None,
         }
     }
 
@@ -48,14 +48,14 @@ impl Offered {
         }
         let model = single.model.batched(batch)?;
         let material_bytes = model.costs().offline.server.stored_bytes;
-        let (name, of_one, sizes) = (single.name.clone(), Some(Arc::clone(single)), Vec::new());
+        let (name, single_offer, sizes) = (single.name.clone(), Some(Arc::clone(single)), Vec::new());
         let (backend, public, plan) = (single.backend, single.public, model.digest());
-        Ok(Arc::new(Self { name, backend, public, plan, material_bytes, model, sizes, of_one }))
+        Ok(Arc::new(Self { name, backend, public, plan, material_bytes, model, sizes, single_offer }))
     }
 
     /// The model on offer, for one input.
     pub(crate) fn single(self: &Arc<Self>) -> &Arc<Self> {
-        self.of_one.as_ref().unwrap_or(self)
+        self.single_offer.as_ref().unwrap_or(self)
     }
 
     pub(crate) fn batch(&self) -> u32 {
