@@ -1,6 +1,7 @@
 //! Requests of several inputs: the phases that they take at the server, and quotas.
 use crate::common::served::{
-    Folder, Running, batching, expected, identity, rules, serving_batches, serving_batches_in, two_layers, wait_until,
+    Folder, Running, batching, expected, identity, serving_batches, serving_batches_in, two_layers, wait_until,
+    write_rules,
 };
 use crate::common::{Answer, Gate, Sidecar};
 use serde_json::{Value, json};
@@ -115,7 +116,7 @@ fn unbatched_back_end_runs_inputs_one_by_one() {
 #[test]
 fn request_above_quota_costs_nothing() {
     let dir = Folder::new();
-    let access = rules(&dir, "queries_per_day = 4", "");
+    let access = write_rules(&dir, "queries_per_day = 4", "");
     let server = serving_batches_in(&dir, |c| (c.access, c.max_batch) = (Some(access), 2));
     let sidecar = sidecar_of_net(&server, |_| {});
     let response = sidecar.post(INFER, &request(5));
