@@ -13,7 +13,7 @@ import pytest
 import reproduction
 from tacit import TacitError
 from tacit.lab._figures import Figures, Template
-from tacit.lab._papers import VERDICTS, quick, read_claims, split, tell_counts
+from tacit.lab._papers import VERDICTS, Runner, quick, read_claims, split, tell_counts
 from tacit.report._study_verdicts import TABLE_2
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +33,7 @@ def test_every_claim_is_whole():
             # A cell of a table.
             assert text and text.strip() == text and not set("|\n") & set(text), f"{c.claim}: {text!r}"
         assert c.verdict in VERDICTS and (c.verdict == "not measured") == c.ours.startswith("not measured"), c.claim
-        assert c.needs is None or c.holds, f"{c.claim}: only quick commands need a file"
+        assert not (c.holds and "{data}" in c.command), f"{c.claim}: quick commands read no shared data"
     assert sum(int(count) for count in re.findall(r"\d+", tell_counts(claims))) == len(claims)
 
 
@@ -41,10 +41,11 @@ def test_quick_commands_run_once():
     claims = read_claims(CLAIMS.read_text())
     found = quick(claims, "there")
     assert sum(map(len, found.values())) == sum(bool(c.holds) for c in claims)
-    ((words, bound),) = ((words, bound) for words, bound in found.items() if words[0] == "simulate")
-    assert words[3] == "there/profiles/shark-1thread.json"
-    assert {c.needs for c in bound} == {"profiles/shark-1thread.json"}
-    assert len(bound) > 14, "the table's rows and what is claimed of it"
+    simulated = {words[1]: bound for words, bound in found.items() if words[0] == "simulate"}
+    assert list(simulated) == ["paper-table2", "paper-sweeps"]
+    assert len(simulated["paper-table2"]) > 14, "the table's rows and what is claimed of it"
+    (words,) = quick([replace(claims[0], command="tacit zoo {data}/x", holds=["ok"])], "there")
+    assert words == ("zoo", "there/x")
     with pytest.raises(TacitError, match="no command of tacit"):
         quick([replace(claims[0], command="cargo test", holds=["ok"])], "there")
     with pytest.raises(TacitError, match="quotes do not end"):
@@ -73,11 +74,10 @@ def test_the_list_names_command_and_verdict(cli, tmp_path):
     assert "there are PM24, SS26, KDS25, VPN24" in refused.stderr
 
 
-def test_quick_commands_hold(cli, data, tmp_path):
-    said = json.loads(cli("lab", "papers", "--run", "--data", data, "--clone", ROOT, "--json", cwd=tmp_path).stdout)
+def test_quick_commands_hold(cli, tmp_path):
+    said = json.loads(cli("lab", "papers", "--run", "--clone", ROOT, "--json", cwd=tmp_path).stdout)
     ran, figures = said["commands"], said["figures"]
     assert len(figures) > 10 and all(figure["old"] and figure["old"] == figure["new"] for figure in figures)
-    assert not [command for command in ran if "skipped" in command]
     assert not [claim for command in ran for claim in command["claims"] if not claim["holds"]]
     assert sum(len(command["claims"]) for command in ran) > 20
 
@@ -104,10 +104,15 @@ def test_a_figure_that_drifts_is_shown_as_it_is_and_as_it_was(cli, tmp_path):
     assert lost["problem"].startswith("0 texts are like")
 
 
-def test_what_lacks_its_data_is_skipped(cli, tmp_path):
+def test_figures_that_lack_their_data_are_skipped(tmp_path):
+    figures = Figures(document="docs/keysets.md", commands=["tacit zoo --list --json"], texts=["x"], needs="models/no.onnx")
+    (skipped,) = Runner("tacit", "nowhere", str(ROOT), str(tmp_path)).check(figures, False)
+    assert skipped.skipped == "nowhere/models/no.onnx is not there (--clone, --data)"
+
+
+def test_quick_commands_need_no_data(cli, tmp_path):
     ran = cli("lab", "papers", "--run", "ss26", "--data", "nowhere", cwd=tmp_path).stdout
-    assert "skipped: nowhere/profiles/shark-1thread.json is not there" in ran
-    assert "holds: [SS26] networks" in ran
+    assert "holds: [SS26] networks" in ran and "holds: [SS26] Table 2" in ran and "DIFFERS" not in ran
     assert "none of these commands is quick" in cli("lab", "papers", "vpn24", "--run", cwd=tmp_path).stdout
 
 

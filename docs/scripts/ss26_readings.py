@@ -3,25 +3,24 @@
     tacit simulate run --policy ss26:fcfs --rate 1 -o run.json
     python docs/scripts/ss26_readings.py run.json
 
-The program of the scheduler is not used: only arrivals, times and memory come from the file. The first row is the reading that `ss26:` policies
-have; its mean delay must equal that of the run. Notices, pools and jobs on several threads are refused.
+The program of the scheduler is not used: only arrivals, times and memory come from the file. The first row is the reading that the policy of the run
+has; its mean delay must equal that of the run. Notices, pools and jobs on several threads are refused.
 """
 
 import argparse
 import dataclasses
 import heapq
 import json
+import re
 from pathlib import Path
-
-BETA = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Readings:
     """How the open lines are read."""
 
-    priority: bool = False
-    """Order by equation (1) with `BETA`, else by arrival."""
+    beta: float | None = None
+    """Order by equation (1) with this weight of age, or None for arrival."""
     ready_by_entry: bool = False
     """Line 32, first come first served: by entry into Q_ready, else by arrival of the request."""
     overtakes: bool = False
@@ -81,8 +80,8 @@ class Machine:
 
     def key(self, job):
         """Place of a job in its queue."""
-        if self.readings.priority:
-            return (job.seconds - BETA * (self.now - job.entered), job.order)
+        if self.readings.beta is not None:
+            return (job.seconds - self.readings.beta * (self.now - job.entered), job.order)
         by_entry = self.readings.ready_by_entry and job.phase == "on"
         return (job.entered if by_entry else job.arrived, job.order)
 
@@ -150,6 +149,23 @@ def mean_delay(run, readings):
     return sum(machine.delays) / len(machine.delays)
 
 
+def built(policy):
+    """The reading that a policy has, by its name in a run."""
+    if not (name := re.fullmatch(r"ss26:(?:fcfs(\(entry\))?|priority\((.+)\))(\+exclusive)?", policy)):
+        raise SystemExit(f"{policy} is none of the policies of Algorithm 1: ss26:fcfs, ss26:fcfs:entry, ss26:priority")
+    return Readings(
+        beta=float(name[2]) if name[2] else None,
+        ready_by_entry=name[1] is not None,
+        exclusive=frozenset({"on"}) if name[3] else frozenset(),
+    )
+
+
+def delays(run):
+    """Mean delay under each reading, in seconds."""
+    base = built(run["policy"])
+    return {name: mean_delay(run, dataclasses.replace(base, **changes)) for name, changes in ROWS.items()}
+
+
 def check(run):
     """Refuses a run that Algorithm 1 does not describe."""
     threads = {way["threads"] for model in run["models"] for way in model["pre"] + model["on"]}
@@ -165,13 +181,12 @@ def main():
     run = json.loads(args.run.read_text())
     for one in run if isinstance(run, list) else [run]:
         check(one)
-        priority = "priority" in one["policy"]
-        delays = {name: mean_delay(one, Readings(priority=priority, **changes)) for name, changes in ROWS.items()}
+        found = delays(one)
         if args.json:
-            print(json.dumps({"policy": one["policy"], "simulated": one["summary"]["all"]["input_delay"], "readings": delays}))
+            print(json.dumps({"policy": one["policy"], "simulated": one["summary"]["all"]["input_delay"], "readings": found}))
             continue
         print(f"{one['policy']} at {one['rate']} requests/s, seed {one['seed']}: D {one['summary']['all']['input_delay']:.2f} s in the simulator")
-        for name, delay in delays.items():
+        for name, delay in found.items():
             print(f"  {name:24} {delay:8.2f} s")
 
 

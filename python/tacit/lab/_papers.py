@@ -27,7 +27,7 @@ class Claim:
     """A table, a figure or a numbered claim of a paper (`lab/experiments/papers.toml`).
 
     command: `{data}` stands for the folder of shared data. holds: texts that its output must contain; a command with such texts is
-    quick. needs: a required file of the shared data.
+    quick and reads no shared data.
     """
 
     paper: str
@@ -40,7 +40,6 @@ class Claim:
     verdict: str
     why: str
     holds: list[str] = field(default_factory=list)
-    needs: str | None = None
 
     @property
     def judged(self) -> str:
@@ -212,10 +211,7 @@ def check_figures(told: Mapping[str, Any]) -> list[Checked]:
 
 
 def carry_out(words: Sequence[str], claims: Sequence[Claim], told: Mapping[str, Any]) -> dict[str, Any]:
-    """Why a quick command was skipped, or what became of its claims: a text that the output lacks."""
-    file = claims[0].needs and join(told["data"], claims[0].needs)
-    if file and not exists(file):
-        return {"command": words, "skipped": f"{file} is not there (--data)"}
+    """What became of the claims of a quick command: a text that the output lacks."""
     output = start(told["tacit"], words, " ".join(["tacit", *words]))
     lacks = [next((text for text in claim.holds if text not in output), None) for claim in claims]
     checked = [
@@ -228,9 +224,7 @@ def carry_out(words: Sequence[str], claims: Sequence[Claim], told: Mapping[str, 
 def tell(outcome: Mapping[str, Any]) -> None:
     """Prints the outcome of a quick command."""
     _print.line(" ".join(["tacit", *outcome["command"]]))
-    if "skipped" in outcome:
-        _print.line(f"  skipped: {outcome['skipped']}")
-    for c in outcome.get("claims", []):
+    for c in outcome["claims"]:
         claim = f"[{c['paper']}] {c['place']}: {c['claim']}"
         _print.line(f"  holds: {claim}" if c["holds"] else f"  DIFFERS: {claim}: no `{c['lacks']}` in the output")
 
@@ -252,7 +246,7 @@ def check(claims: Sequence[Claim], told: Mapping[str, Any]) -> None:
         for one in figures:
             _print.line(one.told())
     wrong = []
-    if failed := sum(not all(c["holds"] for c in outcome.get("claims", [])) for outcome in outcomes):
+    if failed := sum(not all(c["holds"] for c in outcome["claims"]) for outcome in outcomes):
         wrong.append(f"the output of {failed} commands differs from the list")
     if drifted := sum(one.differs for one in figures):
         wrong.append(f"{drifted} figures of the documents are not what their commands say (--update writes them anew)")

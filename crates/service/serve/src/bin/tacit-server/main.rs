@@ -129,8 +129,9 @@ struct JobArgs {
     /// Threads of each job's arithmetic
     #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
     threads: usize,
-    /// Scheduling policy of jobs: fcfs, priority[:BETA], sequential, srt, adaptive, each with an
-    /// optional +fair[:STRENGTH] against clients that ask for more than others
+    /// Scheduling policy of jobs: fcfs, priority[:BETA], sequential, srt, adaptive, ss26:fcfs[:entry],
+    /// ss26:priority[:BETA], each with an optional +fair[:STRENGTH] against clients that ask for
+    /// more than others
     #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = PolicySpec::from_str)]
     policy: PolicySpec,
     /// Do not run a made-up input through models whose run time is unknown
