@@ -74,12 +74,13 @@ def test_the_list_names_command_and_verdict(cli, tmp_path):
     assert "there are PM24, SS26, KDS25, VPN24" in refused.stderr
 
 
-def test_quick_commands_hold(cli, tmp_path):
-    said = json.loads(cli("lab", "papers", "--run", "--clone", ROOT, "--json", cwd=tmp_path).stdout)
+def test_quick_commands_hold_without_shared_data(cli, tmp_path):
+    said = json.loads(cli("lab", "papers", "--run", "--data", "nowhere", "--clone", ROOT, "--json", cwd=tmp_path).stdout)
     ran, figures = said["commands"], said["figures"]
     assert len(figures) > 10 and all(figure["old"] and figure["old"] == figure["new"] for figure in figures)
     assert not [claim for command in ran for claim in command["claims"] if not claim["holds"]]
     assert sum(len(command["claims"]) for command in ran) > 20
+    assert {("SS26", "networks"), ("SS26", "Table 2")} <= {(c["paper"], c["place"]) for command in ran for c in command["claims"]}
 
 
 def test_a_figure_that_drifts_is_shown_as_it_is_and_as_it_was(cli, tmp_path):
@@ -110,9 +111,9 @@ def test_figures_that_lack_their_data_are_skipped(tmp_path):
     assert skipped.skipped == "nowhere/models/no.onnx is not there (--clone, --data)"
 
 
-def test_quick_commands_need_no_data(cli, tmp_path):
-    ran = cli("lab", "papers", "--run", "ss26", "--data", "nowhere", cwd=tmp_path).stdout
-    assert "holds: [SS26] networks" in ran and "holds: [SS26] Table 2" in ran and "DIFFERS" not in ran
+def test_what_holds_is_told(cli, tmp_path):
+    ran = cli("lab", "papers", "--run", "pm24", cwd=tmp_path).stdout
+    assert "holds: [PM24] sec. 4" in ran and "DIFFERS" not in ran
     assert "none of these commands is quick" in cli("lab", "papers", "vpn24", "--run", cwd=tmp_path).stdout
 
 
